@@ -29,6 +29,7 @@ def conductor_application(job: Described, workers: Sequence[Mapping[str, Any]], 
         now: seconds since the epoch.
     """
     view = job.view
+    # WMLA's recordings have the newest executor first.
     newest_first = sorted(workers, key=lambda worker: int(worker["worker"]), reverse=True)
     return {
         "id": view.id,
@@ -44,6 +45,8 @@ def conductor_application(job: Described, workers: Sequence[Mapping[str, Any]], 
         "apprunduration": _minutes(job, now),
         "slots": view.slots,
         "demandslots": view.max_workers,
+        # Notebooks show a job's growth by `gpuslots`, the slots held now. They read both totals below as well, so the
+        # keys must exist although nothing is measured.
         "gpuslots": view.slots,
         "gpumemused": {"total": 0},
         "gpudevutil": {"total": 0},
@@ -83,6 +86,7 @@ def application_detail(job: Described, executors: int, has_driver: bool, now: fl
         "demandslots": view.max_workers,
         "dltype": view.framework,
         "model": job.spec.code_dir or job.spec.main,
+        # dlicmd fetches a driver's log where `task0` is truthy, and as many executor logs as `task12n` is long.
         "task0": {"id": ids.driver_id(view.id), "state": SCHEDULER[view.state]} if has_driver else {},
         "task12n": [{"id": ids.executor_id(number, view.id)} for number in range(executors)],
     }
@@ -106,16 +110,20 @@ def engine_application(job: Described, parents: Mapping[str, str], *, gpus: bool
         "name": job.app_name,
         "type": _TYPE,
         "state": SCHEDULER[view.state],
+        # dlicmd's --app-analyze indexes tag, type, state and submit_time directly, so none of the four may be missing
+        # or null.
         "tag": f"{consumer}/{view.owner}",
         "consumer": consumer,
         "submit_user": view.owner,
         "priority": view.priority,
+        # Whole seconds: dlicmd computes an age from them, and a float makes it fail.
         "submit_time": int(view.created),
         "start_time": int(view.started or 0),
         "end_time": int(view.ended or 0),
         "used_gpu": view.slots if gpus else 0,
         "used_cpu": 0 if gpus else view.slots,
         "used_mem": 0,
+        # dlicmd splits this text at commas, and each part at exactly one equals sign. Memory counts in MB.
         "task12n_resreq": ",".join(f"{name}={value}" for name, value in resources.items()),
         "task12n_num": units,
         "task12n": [{"id": f"{view.id}-{number}"} for number in range(1, (held or units) + 1)],
@@ -124,6 +132,7 @@ def engine_application(job: Described, parents: Mapping[str, str], *, gpus: bool
         "pack_id": "",
     }
     if framework_named(view.framework) is Framework.EDT:
+        # To dlicmd the key itself means that there is a driver, so other jobs do not have it.
         found["task0_resreq"] = "ngpus=0,mem=0,ncpus=0"
     return found
 
@@ -155,6 +164,7 @@ def _minutes(job: Described, now: float) -> float:
     if view.started is None:
         return 0.0
     end = view.ended if view.state in _OVER and view.ended is not None else now
+    # Minutes and not seconds: notebooks of 1.2.x read the number in that unit.
     return round(max(0.0, end - view.started) / 60, 4)
 
 

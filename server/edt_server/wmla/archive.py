@@ -134,6 +134,7 @@ def _is_archive(part: Part, *, alone: bool) -> bool:
     if part.name.lower().endswith(_TAR_NAMES):
         return True
     try:
+        # The SDK sends no file name, so the content decides as well (docs/decisions/021).
         with _opened(part.path) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             return tar.next() is not None
     except _UNREADABLE:
@@ -158,6 +159,8 @@ def _junk(part: str) -> bool:
 def _add(tar: tarfile.TarFile, parts: Sequence[Part], main: str, code_dir: str) -> None:
     seen: set[str] = set()
     for part in parts:
+        # A client on Windows sends a path with backslashes. Only the last part may become a member's name, or a sender
+        # could choose the folder.
         name = PurePosixPath(part.name.replace("\\", "/")).name or main or "main.py"
         if name in seen:
             raise PackageError(f"The request brings the file {name!r} twice.")
@@ -171,6 +174,7 @@ def _add(tar: tarfile.TarFile, parts: Sequence[Part], main: str, code_dir: str) 
 
 def _in_front(archive: Path, singles: Sequence[Part], main: str, code_dir: str, made: Path) -> Path:
     with made.open("wb") as sink:
+        # In the archive's own form: gzip streams in a row are read as one, but a plain tar before a gzip stream is not.
         out = cast("IO[bytes]", gzip.GzipFile(fileobj=sink, mode="wb")) if _gzipped(archive) else sink
         # Never closed, because closing writes the blocks of zeros that end an archive.
         _add(tarfile.open(fileobj=out, mode="w"), singles, main, code_dir)  # noqa: SIM115

@@ -86,6 +86,7 @@ def parse(text: str) -> Arguments:
         InvalidRequest: an option without its value, or with a value that cannot be read. `field` names the option.
         Unprocessable: a value that can be read and never be used.
     """
+    # Before the line is split into words: the rules of a shell would remove the quotes inside its JSON.
     sources, line = _without_data_source(text)
     words, behind, rest = _split(line)
     found = _Found(sources)
@@ -140,11 +141,13 @@ def _as_shell(line: str, quotes: str) -> tuple[list[str], str | None, list[str]]
 
 def _without_data_source(text: str) -> tuple[Any, str]:
     """Return a `--data-source` with its JSON unquoted, and the rest of the line."""
+    # What follows `--` belongs to the script, also an option of this name.
     end = _END.search(text)
     match = _DATA_SOURCE.search(text, 0, end.start() if end else len(text))
     if match is None:
         return None, text
     try:
+        # The value may contain blanks, so only the decoder knows where it ends.
         value, stop = json.JSONDecoder().raw_decode(text, match.end())
     except ValueError as wrong:
         raise _bad("--data-source", f"is not JSON: {wrong}") from None
@@ -176,6 +179,8 @@ def _platform_options_taken(words: list[str], found: _Found, *, ends_at_dashes: 
         option, equals, value = word.partition("=")
         if option not in HONOURED and option not in WITHOUT_MEANING:
             following = words[at + 1 : at + 2]
+            # A script may have the word `json` as an argument of its own. So it is dropped only between words of the
+            # platform, or as the last word before `--`, where dlicmd's mistake leaves it.
             leaked = (
                 after_platform and _LEAKED.match(word) and (_is_platform(following) if following else ends_at_dashes)
             )
@@ -306,6 +311,7 @@ def _json(option: str, value: str) -> Any:
 
 _READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "--exec-start": ("framework", _text),
+    # A client may send a path of its own disk, of which only the last part exists in the package.
     "--model-main": ("main", _base_name),
     "--model-dir": ("model_dir", _base_name),
     "--appName": ("app_name", _text),
@@ -313,6 +319,7 @@ _READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "--ig": ("instance_group", _text),
     "--data-source": ("data_source", _json),
     "--numWorker": ("workers", _count),
+    # 1.2.x's name, then dlicmd's name for the same number.
     "--gpuPerWorker": ("devices", _devices),
     "--workerDeviceNum": ("devices", _devices),
     "--msd-priority": ("priority", _count),

@@ -38,6 +38,7 @@ _TYPES = {
 _ENGINES = {"single": Framework.PYTORCH, "native": Framework.DIST, "elastic": Framework.EDT}
 _PYTORCH = "PyTorch"
 _ON_ELASTIC = "PyTorchOnElastic"
+# The content of a file, where blanks at its start and end count. All other texts are stripped.
 _AS_THEY_ARE = ("tmpfileContent", "tfmainContent")
 # The console's names of metrics. The other metrics have our names.
 _SHOWN = {"loss": "Loss", "accuracy": "Accuracy", "confusion": "ConfusionMatrix", "iou": "IoU", "f1": "F1"}
@@ -299,10 +300,12 @@ def training_object(view: JobView, *, server: str) -> dict[str, Any]:
             "gpuRatio": view.slots_per_unit,
             "createTime": utc(view.created),
             "user": view.owner,
+            # A worker of WMLA is one process, which holds a unit of slots here (docs/decisions/022).
             "clusterSize": view.max_workers // view.slots_per_unit,
             "testInterval": 0,
             "testIteration": 0,
             "syncMode": "SYNC",
+            # A plain script reports no updates, so its share stays 0. It must still show 100 once it has finished.
             "progress": 100 if EXEC[view.state] == "FINISHED" else share,
             "historyServerUrl": "",
         },
@@ -371,6 +374,8 @@ def shown(metric: str) -> str:
 
 
 def _pairs(result: Validated) -> Iterator[dict[str, str]]:
+    # `repr` gives the shortest text that is read back as the same number. A missing value is NaN in that text, because
+    # the value of a pair is never null.
     for name, value in result.metrics.items():
         yield {"name": shown(name), "value": "NaN" if value is None else repr(value)}
     for name, value in result.own.items():

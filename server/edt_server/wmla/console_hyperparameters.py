@@ -68,6 +68,7 @@ def from_console(given: Mapping[str, Any], batch_size: Any = None) -> tuple[dict
     if "learningrate" in said:
         optimizer["lr"] = said.pop("learningrate")
     if "beta1" in said or "beta2" in said:
+        # torch takes both or none, so the one that is missing gets torch's own default.
         optimizer["betas"] = [said.pop("beta1", 0.9), said.pop("beta2", 0.999)]
     kind = str(said.pop("solvertype", "") or "")
     if kind or optimizer:
@@ -78,6 +79,7 @@ def from_console(given: Mapping[str, Any], batch_size: Any = None) -> tuple[dict
         arguments["milestones"] = _numbers(said.pop("stepvalues"))
     if policy.lower() not in _FIXED:
         found["learning_rate"] = {"name": _POLICIES.get(policy.lower(), policy), **arguments}
+    # Arguments without a scheduler would be dropped silently. They become part of the remark instead.
     elif arguments:
         said |= dict.fromkeys(arguments)
     if not said:
@@ -97,6 +99,7 @@ def to_console(ours: Mapping[str, Any]) -> dict[str, Any]:
             found["learningrate"] = optimizer.pop("lr")
         if "betas" in optimizer:
             found["beta1"], found["beta2"] = optimizer.pop("betas")
+        # Two of the console's names mean eps. In reversed order the table's first name is the one that stays.
         names = {value: key for key, value in reversed(_OPTIMIZER.items())}
         found |= {names[key]: value for key, value in optimizer.items() if key in names}
     schedule = dict(ours.get("learning_rate") or {})

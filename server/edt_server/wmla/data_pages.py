@@ -63,6 +63,7 @@ def pictures(folder: Path, start: int, length: int) -> list[dict[str, str]]:
 def _files(folder: Path, ends: frozenset[str] | set[str]) -> Any:
     if folder.is_file():
         return iter([folder])
+    # Sorted, because a client asks page by page and the order of a folder's entries may differ from request to request.
     return iter(sorted(file for file in folder.rglob("*") if file.suffix.lower() in ends and file.is_file()))
 
 

@@ -56,9 +56,12 @@ def exec_object(job: Described, *, server: str) -> dict[str, Any]:
     return {
         "id": view.id,
         "appId": view.id,
+        # 1.2.x's notebooks read `submissionId` and `sigId`, 2.x's read `appId`, and nothing shows which of them asks.
+        # So the object has the fields of both generations (docs/decisions/021).
         "submissionId": ids.driver_id(view.id),
         "sigId": ids.sig_id(view.instance_group),
         "sigName": view.instance_group,
+        # As in WMLA's recordings: the line as it was submitted, its runs of blanks included, with a blank at the end.
         "args": f"{job.request.args.rstrip(' ')} " if job.request.args else " ".join(view.args),
         "creator": view.owner,
         "userName": view.owner,
@@ -67,6 +70,7 @@ def exec_object(job: Described, *, server: str) -> dict[str, Any]:
         "state": EXEC[view.state],
         "appName": job.app_name,
         "framework": view.framework,
+        # dlicmd shows the type ELASTIC for a true value, and PARALLEL otherwise.
         "elastic": framework_named(view.framework).elastic,
         "numWorker": view.max_workers // view.slots_per_unit,
         "createTime": utc(view.created),
@@ -111,6 +115,8 @@ def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Ch
     """
     state = query.get("state", "")
     words = state.replace("|", ",").split(",")
+    # Each request has its own spelling: execs take sort_by=id:desc, dlicmd's applications sort=-submit_time, and the
+    # SDK sends sort with order, and length where others send limit.
     order = query.get("sort_by") or query.get("sort", "")
     key, _, direction = order.lstrip("-").partition(":")
     return Choice(

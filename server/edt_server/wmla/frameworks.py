@@ -50,10 +50,13 @@ def listing(workers: int) -> list[dict[str, Any]]:
     return [
         {
             "name": framework.value,
+            # dlicmd prints `desc` line by line, so it is a list. The recordings of 1.2.x also have `description`, which
+            # is a text.
             "desc": lines,
             "description": lines[0],
             "frameworkVersion": "",
             "deployMode": "cluster",
+            # A text and no bool: recordings of 2.2 have "" and "false" here.
             "hasTask0": "true" if framework is Framework.EDT else "false",
             "execMode": "single" if framework is Framework.PYTORCH else "distributed",
             "appName": name,

@@ -10,6 +10,8 @@ import re
 import uuid
 from collections.abc import Iterable
 
+# Never change it: notebooks keep a `sigId` and build later requests of it, so the id must be the same after a restart
+# and on every server (docs/decisions/021).
 _GROUPS = uuid.UUID("6f1c5d0e-6f0a-5a53-9d4c-0c7a9a3b7e11")
 _DRIVER = "driver-"
 _EXECUTOR = re.compile(r"(\d{1,6})-(.+)\Z")

@@ -74,6 +74,7 @@ def worker_log(paths: JobPaths, worker: int, kind: str, last_lines: int | None =
 
 def nth_executor(paths: JobPaths, number: int) -> int | None:
     """Return the number of the worker with the logs of executor `number` (from 1), None without one."""
+    # dlicmd asks for 1 to the length of `task12n`, so the n-th worker counts and not the worker with that number.
     seen = workers_seen(paths)
     return seen[number - 1] if 1 <= number <= len(seen) else None
 

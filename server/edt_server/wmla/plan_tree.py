@@ -62,5 +62,6 @@ def _inside(plan: Plan, parent: str) -> list[InstanceGroup]:
 
 
 def _node(plan: Plan, group: InstanceGroup, parent: str) -> dict[str, Any]:
+    # dlicmd reads exactly these three names, at every level of the tree.
     children = [_node(plan, child, group.name) for child in _inside(plan, group.name)]
     return {"id": group.name, "pid": parent, "childTreeDto": children}

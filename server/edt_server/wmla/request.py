@@ -187,9 +187,12 @@ def _slots(
             # One process has all devices, so its size cannot change while it runs (docs/decisions/022).
             return devices, devices, devices
         case Framework.DIST:
+            # torch.distributed has a fixed number of ranks, so such a job is rigid: least and most are equal
+            # (docs/decisions/022).
             size = (workers or bound or 1) * devices
             return size, size, devices
         case Framework.TORCHRUN:
+            # One unit is enough to start, because every change of membership starts a new round (docs/decisions/023).
             size = (workers or bound or max(1, slots // devices)) * devices
             return devices, size, devices
 
@@ -199,6 +202,8 @@ def _slots(
 
 def _data_path(arguments: Arguments, form: Mapping[str, Any], remarks: list[str]) -> str:
     """Return the path below the server's data folder: the data source's, else the data store's."""
+    # dlicmd takes --data-source out of the line and sends it in the form. A data source wins over --cs-datastore-meta,
+    # which the same line may still contain.
     sources = form.get("dataSource", arguments.data_source)
     if sources is None or sources == []:
         return arguments.data_path

@@ -17,6 +17,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.torchrun.command_line.options import TorchrunCommand, names_torchrun, parse, sorted_out
 from edt_server.wmla.args import Arguments
 
+# `shlex` splits such a command without an error, and the words would reach the script unexpanded.
 _NEEDS_A_SHELL = re.compile(r"[;&|<>$`\n*?~(){}]")
 _OWN_RENDEZVOUS = re.compile(r"--rdzv[-_]backend(?:=|\s+)edt\b")
 
@@ -49,6 +50,7 @@ def started(arguments: Arguments) -> TorchelasticStart:
 
 
 def _among_others(arguments: Arguments) -> TorchelasticStart:
+    # Words after `--` are the script's, even where they look like options of torchrun.
     before = arguments.script[: len(arguments.script) - arguments.behind]
     options, others = sorted_out(before)
     own = (*others, *arguments.script[len(before) :])

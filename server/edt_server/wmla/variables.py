@@ -49,6 +49,7 @@ def of_task(task: Task) -> dict[str, str]:
     return {
         "WMLA_NWORKER": str(task.world),
         "WMLA_WORKER_NDEVICE": str(len(task.slots)),
+        # WMLA counts `TASK_ID` from 1 and `DLI_TASK_ID` from 0.
         "TASK_ID": str(task.rank + 1),
         "DLI_TASK_ID": str(task.rank),
     }
