@@ -17,6 +17,7 @@ class ConfHandler(WmlaHandler):
         settings, data_dir = self.service.settings, self.service.settings.data_dir
         self.reply(
             {
+                # dlicmd asks for it before every command, and compares the text of this value with "true".
                 "MSD_ENABLED": "true",
                 "DLI_DATA_FS": settings.data_fs,
                 "DLI_RESULT_FS": str(data_dir / "results"),

@@ -107,6 +107,7 @@ class WmlaHandler(EdtHandler):
         if token not in self.logons.ended:
             kind, value = found
             (self._by_user if kind == USER else self._by_token)(value)
+        # Also for an ended session: its token must not be tried as a token of Jupyter after that.
         return True
 
     def _by_token(self, token: str) -> bool:
@@ -123,6 +124,8 @@ class WmlaHandler(EdtHandler):
 
     def check_xsrf_cookie(self) -> None:
         """Check XSRF only without WMLA's credentials: a request that has them comes from the client itself."""
+        # None of these clients sends `_xsrf`. A page of another site cannot set their headers, and the cookie that a
+        # browser sends by itself leaves `_shown` None (docs/decisions/020).
         if self._shown is None:
             super().check_xsrf_cookie()
 

@@ -12,6 +12,7 @@ from edt_server.wmla.applications import conductor_application
 from edt_server.wmla.execs import Choice, choice, chosen
 from edt_server.wmla.states import CONDUCTOR
 
+# 1.2.x's notebooks ask for this type, and use the body as text.
 _OCTETS = "application/octet-stream"
 
 
@@ -29,6 +30,8 @@ class InstanceApplicationsHandler(WmlaHandler):
                 f"There is no instance group {sig}.", hint="An exec's sigId, or GET /scheduler/instances, has the id."
             )
         user, now = self.user, time.time()
+        # Without the client's limit: the group is compared here and not in the store, so a limit there would cut too
+        # early.
         found = [
             conductor_application(job, await self.service.workers(user, job.view.id), now)
             for job in await self.all_described(Choice(wanted.states))

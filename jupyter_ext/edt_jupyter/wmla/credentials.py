@@ -45,6 +45,7 @@ def read(headers: Mapping[str, str], cookie: str | None) -> Credentials | None:
     Raises:
         InvalidRequest: a Basic header that cannot be read.
     """
+    # 2.x's notebooks send this header, dlicmd sends Bearer, and Jupyter's own clients send the scheme `token`.
     if token := headers.get("X-Auth-Token", "").strip():
         return Credentials("token", token)
     scheme, _, rest = headers.get("Authorization", "").strip().partition(" ")

@@ -24,6 +24,7 @@ class WmlaDatasetsHandler(ConsoleHandler):
     async def post(self) -> None:
         """Register folders of the data folder, which are used in place."""
         body = self.body
+        # Checked and not kept: WMLA processes a data set in its group, and here the folders are used in place.
         self.group(body.get("sigid"))
         new, remarks = new_dataset(body)
         made = await self.service.catalogue.datasets.add(self.user, new)

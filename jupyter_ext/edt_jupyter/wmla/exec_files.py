@@ -25,6 +25,7 @@ class ExecLogHandler(WmlaHandler):
             kind=self.get_query_argument("logType", ""),
             final=found.view.state.final,
         )
+        # Only this type gives plain text. One notebook accepts octets and still parses the body as JSON.
         if "text/plain" in self.request.headers.get("Accept", ""):
             self.text(log)
         else:

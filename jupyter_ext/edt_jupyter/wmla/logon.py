@@ -32,6 +32,8 @@ class LogonHandler(_AnsweredHere):
 
     async def get(self) -> None:
         """Return a token for later requests, also as a cookie."""
+        # A GET, as all clients send it. 1.2.x's notebooks read the status only and repeat Basic with every call, 2.x's
+        # read the token, and one script relies on the cookie (docs/decisions/020).
         self.reply({"accessToken": self._open_session(), "username": self._name()})
 
 

@@ -30,6 +30,7 @@ class _EntriesHandler(ConsoleHandler):
         path = body.get("path") if body.get("path") != row.origin else None
         if wanted is None and file is None and not path:
             raise InvalidRequest("Nothing to change.", hint="See GET for the fields there are.")
+        # The code first: it replaces every file, also the one that this request writes.
         if path:
             place = await asyncio.to_thread(models.place, str(path))
             await models.replace_code(user, name, place, "", kind=kind)
@@ -93,6 +94,7 @@ class WmlaModelsHandler(_EntriesHandler):
         self.group(body.get("sig"))
         new, remarks = new_model(body)
         weights: Path | None = None
+        # Before the model is added, because unknown weights would otherwise leave a model without them.
         if body.get("wtfolder"):
             weights = await catalogue.weights.meant(user, str(body["wtfolder"]), {})
         made = await catalogue.models.add(user, new)
@@ -135,6 +137,7 @@ class TemplateFilesHandler(_EntriesHandler):
     async def get(self, name: str) -> None:
         """Return the names of its files, as they are requested."""
         details = await self.service.catalogue.models.get(self.user, name, self.kind)
+        # With the owner's name in front, because the request for a file has the file name as its only argument.
         self.reply([f"{name}/{file.name}" for file in details.files])
 
 

@@ -79,6 +79,7 @@ ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
     (f"{DEEP_LEARNING}/conf", ConfHandler),
     (f"{DEEP_LEARNING}/status", StatusHandler),
     (f"{DEEP_LEARNING}/execs", ExecsHandler),
+    # Before `{id}`, which would match it. The same holds for `models/weightfile` and the two `files/{file}` below.
     (f"{DEEP_LEARNING}/execs/frameworks", FrameworksHandler),
     (f"{DEEP_LEARNING}/execs/{{id}}", ExecHandler),
     (f"{DEEP_LEARNING}/execs/{{id}}/log", ExecLogHandler),
@@ -132,6 +133,7 @@ FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
 
 def handlers() -> list[tuple[str, type[WmlaHandler]]]:
     """Return patterns relative to the base URL, with and without a slash at the end, so that none redirects."""
+    # dlicmd posts to `/execs/`, and HTTP clients turn a redirected POST into a GET.
     return [*((f"{pattern(path)}/?", handler) for path, handler in ROUTES), *FAMILIES]
 
 

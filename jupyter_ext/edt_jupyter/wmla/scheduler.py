@@ -149,6 +149,8 @@ class KubernetesObjectsHandler(WmlaHandler):
         if not kind:
             raise InvalidRequest("The query has no type.", hint="Say type=pod or type=paralleljob.", field="type")
         if not name:
+            # dlicmd asks for pods with each of its lists. An empty list is enough for it to print the jobs without
+            # nodes.
             self.reply({"items": []})
         elif kind != "paralleljob":
             raise NotFound(f"There is no {kind} {name}: there is no Kubernetes here.")

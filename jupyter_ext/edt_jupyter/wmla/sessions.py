@@ -54,6 +54,8 @@ def seal(key: str, kind: str, value: str) -> str:
 def unseal(key: str, token: str) -> tuple[str, str] | None:
     """Return the sealed kind and value, None for an expired token, or one of another origin."""
     try:
+        # Without `validate` foreign characters are skipped, and a session that was logged off would be valid again
+        # under another spelling, with a hash that no file has.
         signed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return None

@@ -61,6 +61,7 @@ class TrainingsHandler(ModelTrainingsHandler):
             )
         weights: Path | None = None
         if begins_with:
+            # The oldest first, so that the newest of several trainings with a name stays in the table.
             named = {name: view.id for view in reversed(before) for name in (view.name, view.id)}
             weights = await catalogue.weights.meant(self.user, begins_with, named)
         view = await catalogue.models.train(self.user, model, wanted, weights=weights, remarks=remarks)

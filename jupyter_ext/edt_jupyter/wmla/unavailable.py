@@ -29,6 +29,8 @@ class HypersearchHandler(_NoRoute):
 
     def refuse(self) -> NoReturn:
         """Raise 501."""
+        # 501 and not 404: a client learns that the route exists elsewhere, and no stub makes it continue with an object
+        # that does not exist (docs/decisions/021).
         raise HTTPError(501, "Hyper-parameter search is not in this release; submit its trainings one by one.")
 
 
