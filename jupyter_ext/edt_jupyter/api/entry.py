@@ -92,6 +92,7 @@ class EntryHandler(ReceivingHandler[UploadedEntry], PickingHandler):
             self.request.body = self.sink.json
             if _source(self.request.body) is not None:
                 return False
+        # Past PickingHandler's own rule, which reads the body as a `Picked`. An entry is another struct.
         return await super(PickingHandler, self).forwarded()
 
     async def added(self, path: str, cls: type[T], add: Callable[[bytes, Path | None, str], Awaitable[T]]) -> T | None:
@@ -120,6 +121,7 @@ class EntryHandler(ReceivingHandler[UploadedEntry], PickingHandler):
                 return await add(spec, Path(made.name), _PACKAGE)
 
             async def there(peer: Peer) -> T:
+                # A retry after a change of the leader sends the whole file again.
                 made.seek(0)
                 said = await post_package(peer, path, Multipart(spec, made, size))
                 return msgspec.json.decode(said, type=cls)

@@ -112,6 +112,7 @@ class MetricsHandler(StreamHandler):
         self.reply({"train": train, "test": test, "speeds": speeds, "next": batch.next, "done": batch.done})
 
     async def _step(self, job: str, reader: MetricsReader) -> StreamStep:
+        # The state before the file: when the job ends in between, the next step reads the last points.
         final = self.service.ended(job)
         batch = await asyncio.to_thread(reader.read, final=final)
         records = [Record("metric", point, cursor) for point, cursor in zip(batch.points, batch.cursors, strict=True)]

@@ -32,6 +32,7 @@ class OwnFiles:
                 hint="Submit from a notebook: %edt_submit, or Client().submit(…).",
                 field="source",
             )
+        # Resolved like the places below it. Otherwise everything below a root that is a link would count as outside.
         self._root = Path(root).resolve()
         self.hidden = bool(getattr(contents, "allow_hidden", False))
 
@@ -41,6 +42,7 @@ class OwnFiles:
         Raises:
             NotFound: there is none, or none that this server shows.
         """
+        # The system calls below would raise ValueError for it, and not OSError.
         if "\0" in path:
             raise self._not_there(path.replace("\0", "?"))
         wanted = path.strip("/")

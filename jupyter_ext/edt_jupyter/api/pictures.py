@@ -58,6 +58,7 @@ class PictureHandler(EdtHandler):
                 ahead = timedelta(hours=int(digits[1:3]), minutes=int(digits[3:]))
                 return timezone(-ahead if text.startswith("-") else ahead)
             return ZoneInfo(text)
+        # `ZoneInfo` raises OSError for a folder of zones, such as Europe alone.
         except (ValueError, ZoneInfoNotFoundError, OSError):
             raise InvalidRequest(
                 f"{text!r} is no time zone.", hint="Such as Europe/Berlin, UTC or +0200.", field="zone"

@@ -91,6 +91,7 @@ class PickingHandler(EdtHandler):
         if not await self.allowed("read", "contents"):
             raise denied("read", "contents")
         collected = await asyncio.to_thread(self._collect, path, request)
+        # The user's name wins over the collected one, and the packed main script over everything.
         fields = {"name": collected.name, **request.spec, "main": collected.main}
         return collected, parse_spec(msgspec.json.encode(fields))
 
@@ -209,12 +210,14 @@ class SubmissionsHandler(PickingHandler):
 
     async def _submitted(self, collected: Collected, spec: JobSpec, package: _TemporaryFileWrapper[bytes]) -> JobView:
         size = await asyncio.to_thread(write_archive, collected.files, package, cap=self.caps.max_upload_bytes)
+        # The service opens the file by its name, so nothing may be left in this process's buffer.
         package.flush()
 
         async def here() -> JobView:
             return await self.service.submit(self.user, spec, Path(package.name))
 
         async def there(peer: Peer) -> JobView:
+            # A retry after a change of the leader sends the whole package again.
             package.seek(0)
             said = await post_package(peer, "jobs", Multipart(msgspec.json.encode(spec), package, size))
             return msgspec.json.decode(said, type=JobView)
