@@ -179,6 +179,8 @@ def with_file(package: Path, name: str, content: bytes) -> tuple[int, int]:
     Return the files and bytes of the new package.
     """
     fresh = package.with_name("code-new.tar.gz")
+    # A compressed tar cannot be changed in place, and `tarfile` does not append to one. So the package is written
+    # again.
     kept = {}
     with tarfile.open(package) as tar:
         for entry in tar:
@@ -280,6 +282,7 @@ def _as_tar(archive: Path, made: Path, max_files: int, max_bytes: int) -> None:
                 )
             for entry in entries:
                 info = tarfile.TarInfo(entry.filename.rstrip("/"))
+                # A zip that was made on Unix has the file's mode in the upper half of this number.
                 info.mode = 0o755 if entry.is_dir() or entry.external_attr >> 16 & 0o100 else 0o644
                 if entry.is_dir():
                     info.type = tarfile.DIRTYPE
@@ -288,5 +291,6 @@ def _as_tar(archive: Path, made: Path, max_files: int, max_bytes: int) -> None:
                 info.size = entry.file_size
                 with source.open(entry) as content:
                     tar.addfile(info, content)
+    # An encrypted zip raises RuntimeError, and an unknown compression NotImplementedError.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as wrong:
         raise PackageError(f"The package is not a readable zip archive: {wrong}.") from None

@@ -42,6 +42,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
     framework: str = DEFAULT_FRAMEWORK
     main: str = ""
     args: tuple[str, ...] = ()
+    # msgspec copies an empty dict for each instance, so this default is not shared.
     hyperparameters: dict[str, Any] = {}
     dataset: str = ""
     max_workers: int = 1

@@ -176,6 +176,8 @@ class Shelf:
                 check(change)
             change.tx.delete_entry(row.id)
 
+        # The row first: a server killed in between leaves files without a row, and never a row without its files.
+        # Complete folders are not cleared at a start (docs/decisions/026).
         await self.service.change(work)
         await asyncio.to_thread(shutil.rmtree, self.places(row).folder, ignore_errors=True)
 

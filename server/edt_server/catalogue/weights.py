@@ -62,6 +62,7 @@ class Weights:
             NotFound: there are no weights with that name.
             Unprocessable: the training has written no weights yet, or the folder has none.
         """
+        # Uploads first: the server has named them with a random part, so none of them hides a training or a folder.
         for row in await self._shelf.rows(user):
             if row.name == name:
                 return self._shelf.places(row).weights
@@ -85,6 +86,7 @@ def _newest(folder: Path) -> Path:
         return final
     epochs = [(int(found[1]), path) for path in folder.glob("*.pth") if (found := _EPOCH.match(path.name))]
     if epochs:
+        # By number and not by name: epoch 10 is newer than epoch 9.
         return max(epochs)[1]
     files = sorted(folder.glob("*.pth"))
     if len(files) != 1:
