@@ -121,11 +121,13 @@ def marks_of(events: Iterable[Event]) -> list[Mark]:
     told: dict[tuple[int, str], list[Event]] = defaultdict(list)
     marks: list[Mark] = []
     for event in events:
+        # All events are this job's, so a cause among them is the job's own.
         if event.kind in kinds.INPUTS:
             own.add(event.seq)
         elif event.kind in _LOST:
             marks.append(Mark(event.time, "failure", event.text))
         elif event.kind == kinds.SLOT_GRANTED:
+            # One mark for all slots that a single decision moved.
             told[event.cause or event.seq, "grow"].append(event)
         elif event.kind == kinds.SLOT_REVOKED:
             told[event.cause or event.seq, "shrink" if event.cause in own else "preempt"].append(event)
@@ -232,6 +234,7 @@ def _failures(marks: Sequence[Mark], train: Sequence[TrainPoint], place: Callabl
 
 def _saved(checkpoints: Sequence[Checkpoint], curve: Curve, place: Callable[[int, float], float]) -> list[Mark]:
     return [
+        # A checkpoint counts committed updates, and points number updates from 0.
         Mark(place(each.update - 1, min(each.time, curve.train[-1].time)), "checkpoint", f"checkpoint {each.name}")
         for each in checkpoints
         if each.update and each.training == curve.training

@@ -19,6 +19,7 @@ def plan_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[st
         for name in new:
             if name in old:
                 found += _fields(f"the {kind} {name}", old[name], new[name])
+        # The order matters, because a job that names no group belongs to the first.
         if not found and list(old) != list(new):
             found.append(f"the order of the {kind}s is another one")
     return found

@@ -39,6 +39,7 @@ def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | No
     teller = _TELLERS.get(kind)
     sentence = kind.replace("_", " ") if teller is None else teller(data)
     lost = cause is not None and cause.kind in (kinds.WORKER_LOST, kinds.RUN_STOPPED)
+    # The line of the loss comes just before and has the reason already.
     if lost and data.get("state") == JobState.RECOVERING:
         return "recovers"
     if cause is None or kind not in (kinds.SLOT_GRANTED, kinds.SLOT_REVOKED):
@@ -105,6 +106,7 @@ def sentences(events: Iterable[Event], names: Names = str) -> list[str]:
     several = len({event.job for event in told if event.job is not None}) > 1
     lines: list[str] = []
     for event in told:
+        # The cause may belong to another job, or to an earlier page, and is not in the list then.
         cause = None if event.cause is None else by_seq.get(event.cause)
         text = event.text or describe(event.kind, event.data, job=event.job, cause=cause, names=names)
         lines.append(f"{names(event.job)}: {text}" if several and event.job is not None else text)

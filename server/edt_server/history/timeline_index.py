@@ -65,6 +65,7 @@ class TimelineIndex:
         self._free = 0
         self._told: tuple[int, int] | None = None
         self._entries: list[_Entry] = []
+        # Arrays of machine numbers take a fraction of the memory of lists, and bisection works on both.
         self._seqs = array("q")
         self._times = array("d")  # never going back, whatever the clock did
         self._marks = array("q")
@@ -169,6 +170,7 @@ class TimelineIndex:
             return
         self._note(job, changed)
         del self._holder[slot]
+        # Only a slot that is still offered becomes free. Its host may be gone by now.
         self._free += slot in self._slots
         _less(self._occupied, job)
         if slot in self._leaving:
@@ -227,6 +229,7 @@ class TimelineIndex:
         leaving: dict[str, int] = {}
         for number in numbers:
             place = bisect_right(self._marks, number) - 1
+            # Start at the newest whole state, unless the last row was computed from a later place already.
             if at < self._marks[place]:
                 at = self._marks[place]
                 slots, leaving = (dict(each) for each in self._states[place])
