@@ -52,8 +52,10 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
     """
     if code_dir in (".", "..") or "/" in code_dir or "\0" in code_dir:
         raise PackageError(f"code_dir must name one folder of the package, not {code_dir!r}.", field="code_dir")
+    # Next to the target, because a rename is atomic only within one file system.
     fresh = Path(tempfile.mkdtemp(prefix=".unpack-", dir=target.parent))
     try:
+        # `mkdtemp` makes it 0700, and the mode would stay after the rename.
         fresh.chmod(0o755)
         package = _Unpacking(fresh, max_files, max_bytes).run(archive)
         _find_main(fresh, package, main, code_dir)
@@ -122,6 +124,8 @@ class _Unpacking:
         return self.max_bytes + (self.max_files + 20) * 4096
 
     def _read(self, stream: _Bounded) -> None:
+        # Only the plain form: gzip is opened above, so that the bound counts inflated bytes, and `tarfile` must not try
+        # other compressions.
         with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:") as tar:
             for member in tar:
                 self._accept(tar, member)
@@ -146,6 +150,7 @@ class _Unpacking:
         if member.isdir():
             self._add_folder(name)
         elif member.isreg():
+            # Before a byte is written, because a small archive can announce terabytes.
             self._count(name, member.size)
             self._second_opinion(member)
             source = tar.extractfile(member)
@@ -284,6 +289,7 @@ def _clean(name: str) -> str:
     """Return a member's name without `./`. Raises PackageError when it is no plain relative name."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     try:
+        # `tarfile` decodes foreign bytes as surrogates, which do not encode again.
         encoded = [part.encode() for part in parts]
     except UnicodeEncodeError:
         raise PackageError(f"The name {name!a} is not UTF-8.") from None
