@@ -166,9 +166,11 @@ class Job:
         return self._wait(timeout, progress=progress)
 
     def __await__(self) -> Generator[Any, None, Job]:
+        # In a thread, because the connection blocks and the event loop must go on.
         return in_thread(lambda stop: self._wait(None, progress=False, stop=stop)).__await__()
 
     def _wait(self, timeout: float | None, *, progress: bool, stop: threading.Event | None = None) -> Job:
+        # Monotonic, because a wall clock that is set would move the deadline.
         deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
         line = ProgressLine() if progress else None
         away = line.away if line is not None else lambda lost: None
@@ -494,6 +496,7 @@ class Job:
             "args": None if args is None else list(args),
             "env": None if env is None else dict(env),
         }
+        # A setting that is not sent keeps the value it has in this job, so None must not travel.
         body = {
             "source": {"job": self.id},
             "main": main,
@@ -597,6 +600,7 @@ class Job:
             return target
         unpacked = folder / self.id
         with zipfile.ZipFile(target) as archive:
+            # `zipfile` drops absolute names and `..` by itself, so nothing lands outside of the folder.
             archive.extractall(unpacked)
         return unpacked
 

@@ -178,4 +178,5 @@ def _as_read(answer: Any, version: str) -> PlanAsRead:
 def _path(groups: str, name: str) -> str:
     if not name or name in (".", "..") or "/" in name:
         raise InvalidRequest(f"{name!r} is not the name of a group.", field="name")
+    # Quoted as a whole: a name with `?` or `#` stays one part of the path.
     return f"{groups}/{quote(name, safe='')}"
