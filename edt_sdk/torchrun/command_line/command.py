@@ -27,6 +27,7 @@ def asked(arguments: argparse.Namespace) -> dict[str, Any]:
     from edt_sdk.torchrun.command_line.options import parse
 
     command = parse(words)
+    # The script and its arguments are the last words, so everything before them is torchrun's.
     options = words[: len(words) - len(command.args) - 1] if command.script else words
     started = {"args": command.args, "torchrun": options}
     if command.options.module or command.options.no_python:

@@ -168,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     add(_LAUNCH, action="store_true", help=argparse.SUPPRESS)
     add("nnodes")
     add("nproc-per-node")
+    # torchrun's own default is no restart. Changes of membership do not count as one (docs/decisions/023).
     add("max-restarts", type=int, default=0)
     add("monitor-interval", type=float, default=TorchrunOptions().monitor_interval)
     add("shutdown-timeout", type=int, default=TorchrunOptions().shutdown_timeout)
@@ -177,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     add("module", "-m", action="store_true")
     for name in (*_MEETING, *_LOGS, *_UNUSED):
         add(name, *_SHORT.get(name, ()))
+    # From the script on every word is the script's, also one that looks like an option of torchrun.
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     return parser
 
