@@ -30,6 +30,8 @@ class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
         client_public, client_secret: the key pair that every client of the agent uses.
     """
 
+    # Every version's file has its protocol and its identity. Of an agent with another protocol only these two are read,
+    # in order to end it (docs/decisions/019).
     protocol: int
     host: str
     endpoint: str
@@ -222,6 +224,7 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
     worker: int
     phase: int | None
     updates: int
+    # An age and not a time, because the monotonic clocks of two hosts have nothing in common.
     age: float
     state: str
     used: float | None

@@ -28,6 +28,8 @@ class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of a process. A pid alone is not enough, because another process may have it by now."""
 
     host: str
+    # `start_ticks` counts from the boot, and a pid is unique only within its namespace. Without these two a process of
+    # another container, or of the time before a reboot, could be taken for this one.
     boot_id: str
     pid_namespace: str
     pid: int
@@ -66,6 +68,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     secret_key: str
     interpreter: str
     threads_per_slot: int
+    # Fields from here on have a default, because orders written before an upgrade may lack them. In the other direction
+    # msgspec ignores a field that the reader does not know.
     data_fs: str = ""
     checkpoint_interval: float = 30.0
     hang_timeout: float = 60.0
@@ -276,6 +280,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     version: int
     slots: tuple[Slot, ...]
+    # With a default, so that the message of an older server can still be read.
     asked: int = 0
 
 

@@ -185,6 +185,8 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     worker: int
     round: int
     pids: tuple[int, ...]
+    # A new store for every round: torch distinguishes attempts by a restart count, which stays 0 here
+    # (docs/decisions/023).
     store_port: int
 
 
@@ -273,6 +275,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     number: int
     members: tuple[Member, ...]
+    # Counted by the job and not by an agent, because TORCHELASTIC_RESTART_COUNT must be the same in every process. A
+    # change of membership does not count (docs/decisions/023).
     restarts: int
 
 

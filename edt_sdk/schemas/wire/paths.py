@@ -78,6 +78,7 @@ class JobPaths:
 
     def driver_log_dir(self, host: str) -> Path:
         """Return LOG_DIR of the driver: ELog's `stdout` and EMetrics' `evaluation-metrics.txt` land here."""
+        # WMLA's result tree names these folders after the ids of driver and executor (docs/decisions/021).
         return self.log_root / f"driver-{self.job_id}.{host}"
 
     def worker_log_dir(self, worker: int, host: str) -> Path:

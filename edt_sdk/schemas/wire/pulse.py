@@ -64,6 +64,7 @@ class Pulse:
             return
         self._sequence += 2
         _LAYOUT.pack_into(self._map, 0, self._sequence - 1, phase, updates, time.monotonic())
+        # The even number last: writing several fields is not atomic, and a reader in between finds the odd one.
         struct.pack_into("<Q", self._map, 0, self._sequence)
 
 
