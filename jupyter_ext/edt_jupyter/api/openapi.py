@@ -27,6 +27,7 @@ def schemas() -> dict[str, Any]:
     """Return the schemas of all structs that cross the API, by name."""
     found = fields.components(_STRUCTS)
     for name in ("InstanceGroup", "ResourceGroup"):
+        # A change names the group in its path, and every field of its body is optional.
         named = {field: schema for field, schema in found[name]["properties"].items() if field != "name"}
         found[f"{name}Change"] = {**found[name], "properties": named, "required": []}
     return found

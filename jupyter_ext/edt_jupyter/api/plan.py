@@ -27,9 +27,12 @@ class PlanHandler(EdtHandler):
     async def put(self) -> None:
         """Replace the whole plan or nothing. With If-Match only if it has not changed since it was read."""
         plan = parse_plan(self.request.body)
+        # The version is compared inside the transaction that replaces the plan, so in a race of two administrators the
+        # second one is refused (docs/decisions/019).
         self._reply(await self.service.sharing.set_plan(self.user, plan, made_from=self._made_from()))
 
     def _made_from(self) -> str | None:
+        # Optional, so that a script need not read the plan first (docs/decisions/019).
         named = self.request.headers.get("If-Match", "*").strip()
         # A proxy that compresses turns it into a weak ETag. The plan is the same.
         return None if named == "*" else named.removeprefix("W/").strip('"')

@@ -22,6 +22,7 @@ class RootHandler(EdtHandler):
             {
                 "name": "jupyter-edt",
                 "version": version("jupyter-edt"),
+                # A client compares its package with this before it sends anything.
                 "max_upload_bytes": settings.max_upload_bytes,
                 "python": f"{sys.version_info.major}.{sys.version_info.minor}",
                 "user": self.user,

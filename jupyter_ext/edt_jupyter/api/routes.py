@@ -45,6 +45,7 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/", RootHandler),
     ("/spec.yaml", SpecHandler),
     ("/jobs", JobsHandler),
+    # Before `{id}`, which would match it.
     ("/jobs/stop", StopAllHandler),
     ("/jobs/{id}", JobHandler),
     ("/jobs/{id}/stop", StopHandler),

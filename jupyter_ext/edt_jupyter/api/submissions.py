@@ -149,6 +149,7 @@ class PreviewsHandler(PickingHandler):
     """`/previews`."""
 
     auth_resource = "edt:jobs"
+    # A preview changes nothing, so the right to read is enough for this POST.
     auth_actions = {"POST": "read"}
 
     async def post(self) -> None:
