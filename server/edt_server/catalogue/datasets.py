@@ -33,6 +33,7 @@ class Datasets:
         """Return the user's data sets, by name."""
         uses = await self._shelf.uses(user)
         rows = await self._shelf.rows(user)
+        # In a thread, because each data set's folder is looked at, and it may be on a slow disk.
         return await asyncio.to_thread(
             lambda: [dataset_shown(row, str(self._place(row)), self._trouble(row), uses) for row in rows]
         )
@@ -114,6 +115,7 @@ class Datasets:
         row = await self._shelf.row(user, name)
 
         def check(change: Change) -> None:
+            # A reference can always be deleted, because its folder stays (docs/decisions/026).
             if dataset_record(row).mode != COPY:
                 return
             # Decided in the transaction that removes the row: a job submitted at the same time is refused in its own

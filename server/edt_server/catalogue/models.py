@@ -87,6 +87,7 @@ class Models:
                 hint="Say exactly one of these.",
                 field=said[0] if said else "path",
             )
+        # Before any file is copied, because a wrong name is cheap to find.
         if new.dataset:
             await self._datasets.row(user, new.dataset)
         origin = None if new.template is None else await self._origin(user, new.template)
@@ -104,11 +105,14 @@ class Models:
     async def _origin(self, user: str, name: str) -> CatalogueRow:
         """Return the template with that name, else the model."""
         try:
+            # A template and a model may have the same name, as IBM's clients give it. A template is meant first
+            # (docs/decisions/026).
             return await self._shelves[TEMPLATE].row(user, name)
         except NotFound as wrong:
             try:
                 return await self._shelves[MODEL].row(user, name)
             except NotFound:
+                # The first error, because its hint lists the templates.
                 raise wrong from None
 
     def _fill(self, places: Places, new: NewModel, upload: Path | None, filename: str) -> ModelRecord:
@@ -257,6 +261,7 @@ class Models:
 
 def _made_of(places: Places, new: NewModel, origin: CatalogueRow, source: Places) -> ModelRecord:
     """Copy the origin's code and return its record with the settings of `new`. Blocks."""
+    # A copy, so that a template can be deleted although models were made from it (docs/decisions/026).
     shutil.copyfile(source.code, places.code)
     record = model_record(origin)
     said = {key: getattr(new, key) for key in _SETTINGS if getattr(new, key) is not None}
@@ -266,6 +271,7 @@ def _made_of(places: Places, new: NewModel, origin: CatalogueRow, source: Places
         if content is None:
             raise InvalidRequest(f"{origin.name} has no file {new.main!r}.", field="main")
         main, console = new.main, intake.takes_train_dir(content)
+    # The file of weights is not copied, so the new record must not claim one.
     return msgspec.structs.replace(
         record, **{**said, "main": main, "console": console, "template": origin.name, "weights": False}
     )
