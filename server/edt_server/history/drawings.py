@@ -25,6 +25,8 @@ class Drawings:
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
+        # The data itself is the key. A key of version numbers would be slightly faster, and wrong as soon as one input
+        # is forgotten (docs/decisions/028).
         self._texts: OrderedDict[Hashable, str] = OrderedDict()
         self._lock = Lock()
 

@@ -28,6 +28,7 @@ from edt_server.history.timeline import TimelineRow
 from edt_server.outputs.results import Checkpoint
 from edt_server.outputs.training_curve import Curve, TrainPoint
 
+# A picture's size is bounded for any number of jobs: all others share one grey band (docs/decisions/028).
 MOST_BANDS = 10
 _SHORTEST = 0.5  # seconds, too short to measure a speed
 _WIDE, _STRETCH = 10.0, 1.0  # seconds, the least width of a timeline and of a zoomed part
@@ -311,6 +312,8 @@ def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str 
         hosts.setdefault(slot["host"], []).append(cell)
     lost = {host: [SlotCell(None, "-", "lost")] * count for host, count in named.items() if not hosts[host]}
     rows = tuple((host, tuple(lost.get(host, cells))) for host, cells in hosts.items())
+    # Jobs with slots choose their colours first, in order of arrival, so that each has one colour on the page that
+    # shows this map next to the timeline (docs/decisions/028).
     return SlotsMap(rows, mine, first=tuple(names))
 
 

@@ -237,6 +237,7 @@ def _driver_started(data: Data) -> str:
 
 def _training_started(data: Data) -> str:
     shards, epochs = data.get("shards"), data.get("epochs")
+    # A validation goes over the test data once and trains nothing (docs/decisions/031).
     if epochs == 0:
         return "its test began"
     parts = [] if epochs is None else [_count(epochs, "epoch")]
