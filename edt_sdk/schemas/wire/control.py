@@ -200,6 +200,8 @@ class RunStopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class SlotReturned(msgspec.Struct, frozen=True, kw_only=True, tag="SlotReleased"):
     """The worker of this slot is gone (or none was ever started): the slot is free for others."""
 
+    # Only this report frees a slot, and never the allocation that revoked it, so that no slot is assigned twice
+    # (docs/decisions/003).
     slot: int
     worker: int | None
     exit_code: int | None
@@ -278,6 +280,8 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     `asked` is the number of slots the job would have if all of its resource group were free, 0 where that is not known.
     """
 
+    # A duplicate, or an older allocation that arrives late, changes nothing. So the server sends the newest one after
+    # every reconnect (docs/decisions/003).
     version: int
     slots: tuple[Slot, ...]
     # With a default, so that the message of an older server can still be read.

@@ -163,6 +163,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     worker: int | None
     message: str
     traceback: str
+    # Otherwise a failure after the first committed update leads to a retry, until three in a row made no progress
+    # (docs/decisions/010).
     final: bool = False
 
 
@@ -201,6 +203,8 @@ class Crashed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     round: int
     local_rank: int
     pid: int
+    # The agent does not judge: when another agent has died, this crash is a consequence and costs no restart. Only the
+    # supervisor sees both (docs/decisions/023).
     exit_code: int
     ended: float
     words: str = ""
@@ -264,6 +268,8 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     The next round starts when all have answered: two rounds of a script never run at once.
     """
 
+    # torchrun itself does not wait for all: a checkpoint written at SIGTERM may be incomplete when its next round loads
+    # it (docs/decisions/023).
     round: int
 
 

@@ -30,6 +30,7 @@ class JobPaths:
     @property
     def result_dir(self) -> Path:
         """Return RESULT_DIR."""
+        # WMLA's path: its scripts build RESULT_DIR themselves from DLI_RESULT_FS and the name of the user.
         return self.results_root / self.owner / "batchworkdir" / self.job_id
 
     @property
@@ -93,11 +94,13 @@ class JobPaths:
     @property
     def launch_file(self) -> Path:
         """Return the file with the supervisor's orders (`control.Launch` as JSON), 0600."""
+        # 0600, because it contains the supervisor's secret key.
         return self.job_dir / "launch.json"
 
     @property
     def journal(self) -> Path:
         """Return the file of the supervisor's numbered reports, kept after the server has acknowledged them."""
+        # Appended to before a report is sent, so that no report is lost with its supervisor (docs/decisions/003).
         return self.job_dir / "journal.jsonl"
 
     @property
