@@ -158,6 +158,7 @@ class CatalogueClient(ServerSession):
             kind=kind,
             main=main if collected is None else collected.main,
             framework=framework,
+            # None keeps the template's value, and an empty list replaces it.
             args=None if args is None else tuple(args),
             hyperparameters=None if hyperparameters is None else dict(hyperparameters),
             dataset=dataset,
@@ -247,6 +248,7 @@ class CatalogueClient(ServerSession):
         if files is None:
             return self._connection.json("POST", path, body=new)
         with tempfile.TemporaryFile(prefix="edt-package-") as package:
+            # Checked here as well: a refusal after a long upload would be late.
             size = write_archive(files, package, cap=self.info.max_upload_bytes)
             package.seek(0)
             body = Multipart(msgspec.json.encode(new), package, size)

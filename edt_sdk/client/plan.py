@@ -171,6 +171,8 @@ class PlanClient(ServerSession):
 
 
 def _as_read(answer: Any, version: str) -> PlanAsRead:
+    # The version is a field of the plan, so that it survives `msgspec.structs.replace` on its way back
+    # (docs/decisions/019).
     plan = msgspec.convert(answer, Plan)
     return PlanAsRead(resource_groups=plan.resource_groups, instance_groups=plan.instance_groups, version=version)
 

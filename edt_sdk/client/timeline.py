@@ -18,6 +18,7 @@ When = float | str | datetime | None
 
 def timeline_window(since: When, until: When, points: int | None) -> Params:
     """Return the query for a window of a timeline. InvalidRequest for a text that is not a time."""
+    # One present for both ends, so that a relative window has exactly its length.
     now = time.time()
     start, end = (None if when is None else moment(when, now) for when in (since, until))
     return {"start": start, "end": end, "points": points}

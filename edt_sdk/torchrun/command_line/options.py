@@ -223,6 +223,8 @@ def _per_node(text: str, said: list[str]) -> int | None:
 
 def _said(found: argparse.Namespace) -> list[str]:
     said: list[str] = []
+    # The supervisor names the members and the store of every round, so there is no rendezvous to configure
+    # (docs/decisions/023).
     meeting = _given(found, _MEETING) + [
         f"--{name}" for name in ("standalone", "with-etcd") if getattr(found, name.replace("-", "_"))
     ]
