@@ -73,6 +73,7 @@ def _basic(encoded: str) -> Credentials:
     except UnicodeDecodeError:
         # Older programs encode Basic in Latin-1. RFC 7617 leaves the encoding open.
         text = plain.decode("latin-1")
+    # At the first colon: a password may contain more of them, and the name of a user none.
     name, colon, password = text.partition(":")
     if not colon:
         raise InvalidRequest("The Basic credentials have no colon.", hint="They are base64 of user:password.")

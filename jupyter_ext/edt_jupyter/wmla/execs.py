@@ -63,6 +63,7 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
             return
         parts, fields = await asyncio.to_thread(self.sink.finish)
         form = form_data(fields)
+        # Notebooks send a blank as %20 and the SDK as +. Tornado decodes both.
         arguments = arguments_of(self.get_query_argument("args", fields.get("args", "")), form)
         settings, service = self.service.settings, self.service
         sig_name = self.get_query_argument("sigName", fields.get("sigName", ""))

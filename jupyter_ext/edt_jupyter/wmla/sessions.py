@@ -24,6 +24,7 @@ from tornado.web import create_signed_value, decode_signed_value
 from edt_sdk.schemas.errors import ServerUnreachable
 from edt_server.system.private_files import make_private_dir
 
+# WMLA's own tokens expire after twelve hours too.
 SECONDS = 12 * 3600
 _DAY = 86_400
 _NAME = "edt-wmla"

@@ -53,6 +53,7 @@ class TrainingsHandler(ModelTrainingsHandler):
         body, catalogue = self.body, self.service.catalogue
         wanted, begins_with, remarks = new_training(body, group=self.group(body.get("sigId") or body.get("sig")))
         before = await self.trainings(model)
+        # The routes of a training contain its name, so two with the same name would be one route.
         if any(view.name == wanted.name for view in before):
             raise Conflict(
                 f"The model {model} has a training {wanted.name} already.",

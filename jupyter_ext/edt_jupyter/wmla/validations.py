@@ -62,6 +62,7 @@ class WmlaValidationsHandler(_ValidationHandler):
                 hint="Wait for it." if not training.state.final else "Train again.",
                 field="trainName",
             )
+        # The routes of a validation contain its name, as those of a training do.
         if any(view.name == new.name for view in await self.validations(model)):
             raise Conflict(
                 f"The model {model} has a validation {new.name} already.",

@@ -38,6 +38,7 @@ def of_job(orders: Launch, paths: JobPaths, fabric_home: Path) -> dict[str, str]
         "DLI_RUN_AS_GROUPID": str(os.getgid()),
         "DLI_IS_ELASTIC": "true" if framework.elastic else "false",
         "FRAME_WORK": framework.value,
+        # WMLA's recordings have the word null where there are no weights.
         "RESUME_WEIGHT_PATH": orders.warm_start or "null",
         "DLI_LOGGER_LEVEL": "info",
         "DLI_CS_DATASTORE_META": f"type=fs,data_path={spec.data_path}" if spec.data_path else "type=fs",
