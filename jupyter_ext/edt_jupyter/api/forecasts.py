@@ -11,6 +11,7 @@ class ForecastsHandler(EdtHandler):
     """`/forecasts`."""
 
     auth_resource = "edt:jobs"
+    # A forecast changes nothing, so the right to read is enough for this POST.
     auth_actions = {"POST": "read"}
 
     async def post(self) -> None:
