@@ -403,6 +403,7 @@ class Job:
             max_workers=max_workers,
             instance_group=instance_group,
             notes=notes,
+            # None leaves the tags as they are, and an empty sequence removes them.
             tags=None if tags is None else tags_of(tags),
         )
         return self._answer("PATCH", "", patch.check().changes())
@@ -609,6 +610,7 @@ class Job:
 
         Only tensors are read from the file, never code. Raises NotFound when there is no final model yet.
         """
+        # Here and not at the top: importing torch takes about a second, and most clients never need it.
         import torch
 
         # Through the download, not `result_dir`: the server may be on another machine.
@@ -666,6 +668,7 @@ class Job:
 
 
 def _checked_id(job: str) -> str:
+    # An id is one part of a URL's path, where a slash or `..` would lead to another route.
     if not job or PurePath(job).name != job:
         raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
     return job

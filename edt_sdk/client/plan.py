@@ -47,6 +47,7 @@ class PlanClient(ServerSession):
             made_from, body = plan.version, plan.plan
         elif isinstance(plan, Mapping):
             made_from = str(plan.get("version", ""))
+            # The version travels in a header (If-Match) and is no field of a plan.
             body = {name: value for name, value in plan.items() if name != "version"}
         return _as_read(*self._connection.versioned("PUT", "plan", body=body, made_from=made_from))
 
