@@ -34,6 +34,10 @@ CHOOSE = """label => {
     return item !== undefined && !item.checkVisibility();
 }"""
 
+# Whether the notebook on the screen is connected to its kernel.
+CONNECTED = """() => [...(window.jupyterapp?.shell.widgets('main') ?? [])].some(({ isVisible, sessionContext }) =>
+    isVisible && sessionContext?.isReady && sessionContext.session?.kernel?.connectionStatus === 'connected')"""
+
 # As a press elsewhere does; Escape closes a menu only while it has the focus.
 CLOSE_MENUS = "() => { document.dispatchEvent(new PointerEvent('pointerdown', { clientX: -1, clientY: -1 })); }"
 
@@ -181,7 +185,12 @@ class Screen:
     # --- notebooks ----------------------------------------------------------------------------------------------------
 
     def run_cell(self, number: int = 0) -> None:
-        """Run a code cell, as a person does; one that has not been run yet, once the kernel takes it."""
+        """Run a code cell that has not been run yet, with the keyboard, once its notebook has a kernel.
+
+        While a notebook still looks for its kernel, JupyterLab answers the keys with a second session, or with the
+        dialog "Select Kernel", which covers the cell until it is answered.
+        """
+        self.page.wait_for_function(CONNECTED, timeout=PATIENCE)
         cell = self.page.locator(".jp-NotebookPanel:visible .jp-CodeCell").nth(number)
         until(self.page, lambda: self._sent(cell), f"cell {number} is run")
 
@@ -202,7 +211,7 @@ class Screen:
         expect(self.page.locator(".jp-mod-dirty")).to_have_count(0)
 
     def _sent(self, cell: Locator) -> bool:
-        """Whether it went to the kernel: while there is none yet, nothing happens."""
+        """Press the keys and return whether the cell went to the kernel."""
         cell.locator(".cm-content").click()
         if not cell.evaluate("cell => cell.contains(document.activeElement)"):
             return False  # the notebook, ready at last, has put the focus elsewhere
