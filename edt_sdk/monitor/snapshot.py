@@ -36,7 +36,8 @@ def snapshot(head: str, sections: Sequence[Section], trouble: str = "") -> str:
         if body:
             parts.append(f"<details{opened}><summary><b>{escape(title)}</b></summary>{body}</details>")
             opened = ""
-    return f"<div>{''.join(parts)}</div>"
+    # Line breaks, so that the parts stay apart where a front end shows the text without its tags.
+    return "<div>" + "\n".join(parts) + "</div>"
 
 
 def drawn(connection: Connection, path: str, **params: str | int | float | None) -> str:

@@ -2,8 +2,10 @@
 
 import pytest
 
+from tests.waiting import until_async
 
-async def test_they_are_kept_changed_after_the_end_and_found(submit, call, until):
+
+async def test_they_are_kept_changed_after_the_end_and_found(submit, call):
     job = (await submit(notes="first try", tags=["digits", "lr 0.1"], name="tagged")).json
     other = (await submit(name="plain")).json["id"]
     assert (job["notes"], job["tags"]) == ("first try", ["digits", "lr 0.1"])
@@ -13,7 +15,7 @@ async def test_they_are_kept_changed_after_the_end_and_found(submit, call, until
     async def ended():
         return (await call("GET", f"jobs/{job['id']}")).json["state"] == "KILLED"
 
-    await until(ended, "its end")
+    await until_async(ended, "its end")
     changed = await call("PATCH", f"jobs/{job['id']}", body={"notes": "", "tags": ["kept"]})
     assert (changed.status, changed.json["notes"], changed.json["tags"]) == (200, "", ["kept"])
     assert changed.json["state"] == "KILLED"

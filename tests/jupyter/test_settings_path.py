@@ -11,11 +11,12 @@ import asyncio
 import dataclasses
 import sys
 import threading
-import time
 from collections import Counter
 
 import msgspec
 import pytest
+
+from tests.waiting import until
 
 VALUE = 7919  # a prime that nothing else has
 OURS = ("edt_sdk", "edt_server", "edt_jupyter")
@@ -101,8 +102,8 @@ async def test_a_priority_on_its_way(follower, edt, submit, call, jp_serverapp, 
         shell = InteractiveShell()
         shell.extension_manager.load_extension("edt_sdk")
         shell.run_line_magic("edt_cluster", "")  # finds the server, which is no part of the change
-        while not requests:  # the server logs a request after it has answered it
-            time.sleep(0.01)
+        # The server logs a request after it has answered it, and the magic makes more than one.
+        until(lambda: any(each.request.path.endswith("/cluster") for each in requests), "the log of the first magic")
         requests.clear()
         follower.watching = True
         changed = shell.run_line_magic("edt_update", f"{jobs[1]} --priority {VALUE}")

@@ -30,7 +30,7 @@ class WhatIfHandler(EdtHandler):
             priority=self._given("priority"),
             max_workers=self._given("max_workers"),
             instance_group=self.get_query_argument("instance_group", None),
-        ).check()
+        )
         self.reply(await self.service.what_if(self.user, job, patch))
 
     def _given(self, name: str) -> int | None:

@@ -214,6 +214,7 @@ class Service:
             Unprocessable: the change itself would be refused.
         """
         row = await self.mine(user, job)
+        patch.check()  # after the owner was checked: another user learns nothing, not even that the change is wrong
         if row.state.final:
             raise ended_already(row, "changed")
         check_change(row.spec, patch)

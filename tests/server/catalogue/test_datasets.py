@@ -247,7 +247,7 @@ async def test_a_data_set_that_goes_while_its_job_comes(service, script, monkeyp
     async def as_before(*_args):
         return pinned
 
-    monkeypatch.setattr(service.catalogue, "registered", as_before)
+    monkeypatch.setattr(datasets, "registered", as_before)
     with pytest.raises(NotFound, match="digits was deleted"):
         await service.submit("ann", spec(dataset="digits"), script)
     assert await service.jobs("ann") == []
