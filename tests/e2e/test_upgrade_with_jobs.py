@@ -29,7 +29,8 @@ from edt_sdk import Job
 from edt_sdk.testing import LocalServer
 from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.validation.tally import Wanted, portable, received, tally
-from tests.e2e.harness import JOBS, Jobs, wait_until
+from tests.e2e.harness import JOBS, Jobs
+from tests.waiting import until
 
 OLD = "d7f2f61"
 ROOT = Path(__file__).parents[2]
@@ -97,7 +98,7 @@ class Gates:
 
     def open_until(self, condition: Callable[[], Any], what: str, *, ready: int) -> None:
         """Let the job through one epoch after the other until the condition holds; begin with so many workers."""
-        wait_until(lambda: self.opened() >= ready, f"{ready} workers that have opened the data set")
+        until(lambda: self.opened() >= ready, f"{ready} workers that have opened the data set")
 
         def holds() -> bool:
             if condition():
@@ -106,7 +107,7 @@ class Gates:
             self._open()
             return False
 
-        wait_until(holds, what)
+        until(holds, what)
 
     def open_all(self) -> None:
         while self._closed:
@@ -144,7 +145,7 @@ def test_jobs_of_the_version_before_go_on_with_the_same_bits(
         paused_gates.open_all()
         gates.open_until(lambda: '"world":2' in "".join(commits(jobs, running)[-1:]), "two workers", ready=2)
         for job_id, state in ((finished, "FINISHED"), (paused, "SUSPENDED")):
-            wait_until(
+            until(
                 lambda: code.ask(server, f"answer = client.job({job_id!r}).state.value") == state,  # noqa: B023
                 f"{state} for a job",
             )
@@ -163,7 +164,7 @@ def test_jobs_of_the_version_before_go_on_with_the_same_bits(
         assert alone.timeline().rows
 
         # A member of the old version, and new ones that are forked from a zygote of the old version.
-        wait_until(lambda: len(workers(job)) == 2, "the supervisor")
+        until(lambda: len(workers(job)) == 2, "the supervisor")
         old, other = workers(job)
         job.update(max_workers=3)
         os.kill(other, signal.SIGKILL)
@@ -175,7 +176,7 @@ def test_jobs_of_the_version_before_go_on_with_the_same_bits(
         assert {path.read_bytes()[:8] for path in memory.glob("training-*")} == {b"edtmem-3"}
         for pid in workers(job):
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: "from memory" in text_of(jobs, job), "a start from the copy in memory")
+        until(lambda: "from memory" in text_of(jobs, job), "a start from the copy in memory")
         gates.open_all()
         job.wait(300)
 
