@@ -141,7 +141,7 @@ def test_sparse_gradients_are_made_dense_and_say_so_once(caplog):
         runner.train(data)
         runner.train(data)
     assert [record.message for record in caplog.records if "sparse" in record.message] == [
-        "The gradient of 0.weight is sparse; it is made dense, so that it can be added in a fixed order."
+        "The gradient of 0.weight is sparse. It is made dense, so that it can be summed in a fixed order."
     ]
     assert (runner.vector.views[0][[2, 3]] == 0).all()
     assert (runner.vector.views[0][[0, 1, 4]] != 0).any(dim=1).all()

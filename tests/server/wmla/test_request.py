@@ -211,7 +211,7 @@ def test_a_command_that_needs_a_shell_or_meets_by_itself_stays_one(command: str)
         ("--model-main a.py --max-restarts=-1", "max_restarts", "0 or more"),
         ("--model-main a.py --nproc_per_node=many", "torchrun", "no number of processes"),
         ("-- --nnodes=1:2 --unheard-of a.py", "torchrun", "unheard-of"),
-        ("--user-cmd -- torchrun --no-python --module a", "torchrun", "together"),
+        ("--user-cmd -- torchrun --no-python --module a", "torchrun", "exclude each other"),
         ("--model-main a.py --user-cmd -- torchrun b.py", "--model-main", "b.py"),
         ("--nnodes=1:2", "--model-main", "no script"),
     ],
