@@ -1,7 +1,7 @@
 """Explain why a job holds less than it asked for: one sentence with numbers, computed on demand.
 
 Pure: from a `Situation`, which the core makes of its state, to a `Reason`. Under a divisor rule the answer is always
-the same comparison: the job's claim to its next slot, and the weakest claim of another that still won (`cut.py`).
+the same comparison: the job's claim to its next slot, and the weakest claim of another that still won (`cutoff.py`).
 """
 
 from __future__ import annotations
