@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from tornado.web import RequestHandler
 
-from edt_jupyter.wmla.routes import FAMILIES, ROUTES, handlers, pattern
-from edt_jupyter.wmla.unavailable import WmlaUnknownHandler
+from edt_jupyter.http.base import pattern
+from edt_jupyter.wmla.routes import FAMILIES, ROUTES, WmlaUnknownHandler, handlers
 from tests.conformance.calls import CALLS, WAYS, sdk_calls
 
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -44,7 +44,7 @@ def answers(path: str, verb: str) -> tuple[str, str]:
     """What a call meets: the route's template (its own path where there is none), and works, 501 or missing."""
     plain = re.sub(r"\{n\}", "1", path)
     for template, _ in ROUTES:
-        if re.fullmatch(f"{pattern(template)}/?", plain):
+        if re.fullmatch(pattern(template), plain):
             return template, DONE if (template, verb) in routes() else MISSING
     for known, handler in FAMILIES:
         if re.fullmatch(known, plain):

@@ -26,11 +26,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import parse_change
 
 
-class DatasetsHandler(EntryHandler):
-    """`/datasets`."""
-
-    auth_resource = "edt:catalogue"
-
+class _DatasetsHandler(EntryHandler, path="/datasets", resource="edt:catalogue"):
     async def get(self) -> None:
         """Return the user's data sets, the types there are, and the folder that a `path` is in."""
         found = await self.service.catalogue.datasets.list(self.user)
@@ -53,11 +49,7 @@ class DatasetsHandler(EntryHandler):
         return data_files(own.find(source))
 
 
-class DatasetHandler(EdtHandler):
-    """`/datasets/{name}`."""
-
-    auth_resource = "edt:catalogue"
-
+class _DatasetHandler(EdtHandler, path="/datasets/{name}", resource="edt:catalogue"):
     async def get(self, name: str) -> None:
         """Return the data set with its jobs and files."""
         self.reply(await self.service.catalogue.datasets.get(self.user, name))
@@ -69,11 +61,7 @@ class DatasetHandler(EdtHandler):
         self.finish()
 
 
-class ModelsHandler(EntryHandler):
-    """`/models`."""
-
-    auth_resource = "edt:catalogue"
-
+class _ModelsHandler(EntryHandler, path="/models", resource="edt:catalogue"):
     async def get(self) -> None:
         """Return the user's models, and the values that a model's fields may have."""
         found = await self.service.catalogue.models.list(self.user)
@@ -96,11 +84,7 @@ class ModelsHandler(EntryHandler):
         return collect(own.find(source), new.main, hidden=own.hidden, most=self.caps.max_package_files).files
 
 
-class ModelHandler(EdtHandler):
-    """Answer `/models/{name}`, with `kind=template` for the template with that name."""
-
-    auth_resource = "edt:catalogue"
-
+class _ModelHandler(EdtHandler, path="/models/{name}", resource="edt:catalogue"):
     async def get(self, name: str) -> None:
         """Return the model with its trainings and files."""
         self.reply(await self.service.catalogue.models.get(self.user, name, self._kind))
@@ -118,17 +102,14 @@ class ModelHandler(EdtHandler):
 
     @property
     def _kind(self) -> str:
+        """Return which entry of that name is meant, the model or the template."""
         kind = self.get_query_argument("kind", EntryKind.MODEL.value)
         if kind not in list(EntryKind):
             raise InvalidRequest(f"kind is 'model' or 'template', not {kind!r}.", field="kind")
         return kind
 
 
-class ModelTrainHandler(EdtHandler):
-    """`/models/{name}/train`."""
-
-    auth_resource = "edt:jobs"
-
+class _ModelTrainHandler(EdtHandler, path="/models/{name}/train", resource="edt:jobs"):
     async def post(self, name: str) -> None:
         """Train the model. Returns the job."""
         wanted = parse_change(self.request.body, ModelTraining) if self.request.body else ModelTraining()

@@ -22,11 +22,7 @@ _KERNELS = (["ipykernel_launcher"], ["ipykernel"])
 _OWN = ("python", "python3", f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 
-class ClusterHandler(EdtHandler):
-    """`/cluster`."""
-
-    auth_resource = "edt:cluster"
-
+class _ClusterHandler(EdtHandler, path="/cluster", resource="edt:cluster"):
     async def get(self) -> None:
         """Return the slots with the job in each, the groups with their shares, and the jobs that have not ended."""
         self.reply(await self.service.cluster(self.user))
@@ -39,31 +35,19 @@ class _Windowed(EdtHandler):
         return {"start": self.real("start"), "end": self.real("end"), "points": points or None}
 
 
-class TimelineHandler(_Windowed):
-    """`/timeline`."""
-
-    auth_resource = "edt:cluster"
-
+class _TimelineHandler(_Windowed, path="/timeline", resource="edt:cluster"):
     async def get(self) -> None:
         """Return which jobs held how many slots when, and why."""
         self.reply(await self.service.timeline(self.user, **self.window()))
 
 
-class JobTimelineHandler(_Windowed):
-    """`/jobs/{id}/timeline`."""
-
-    auth_resource = "edt:jobs"
-
+class _JobTimelineHandler(_Windowed, path="/jobs/{id}/timeline", resource="edt:jobs"):
     async def get(self, job: str) -> None:
         """Return the same for one job's life."""
         self.reply(await self.service.timeline(self.user, job, **self.window()))
 
 
-class InterpretersHandler(EdtHandler):
-    """`/interpreters`."""
-
-    auth_resource = "edt:jobs"
-
+class _InterpretersHandler(EdtHandler, path="/interpreters", resource="edt:jobs"):
     async def get(self) -> None:
         """Return each interpreter once, with the kernels that run in it, the default for jobs first."""
         kernels = kernels_of(await ensure_async(self.kernel_spec_manager.get_all_specs()))

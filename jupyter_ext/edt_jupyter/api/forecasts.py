@@ -7,10 +7,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import JobPatch, parse_spec
 
 
-class ForecastsHandler(EdtHandler):
-    """`/forecasts`."""
-
-    auth_resource = "edt:jobs"
+class _ForecastsHandler(EdtHandler, path="/forecasts", resource="edt:jobs"):
     # A forecast changes nothing, so the right to read is enough for this POST.
     auth_actions = {"POST": "read"}
 
@@ -19,11 +16,7 @@ class ForecastsHandler(EdtHandler):
         self.reply(await self.service.forecast(self.user, parse_spec(self.request.body)))
 
 
-class WhatIfHandler(EdtHandler):
-    """`/jobs/{id}/what-if`."""
-
-    auth_resource = "edt:jobs"
-
+class _WhatIfHandler(EdtHandler, path="/jobs/{id}/what-if", resource="edt:jobs"):
     async def get(self, job: str) -> None:
         """Return the slots that each job would hold, and when the job would end. Nothing is changed."""
         patch = JobPatch(

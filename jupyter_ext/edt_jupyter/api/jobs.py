@@ -18,11 +18,7 @@ _PAGE = 1000
 _MOST = 10_000
 
 
-class JobsHandler(ReceivingHandler[Upload]):
-    """`/jobs`."""
-
-    auth_resource = "edt:jobs"
-
+class _JobsHandler(ReceivingHandler[Upload], path="/jobs", resource="edt:jobs"):
     def open_sink(self, content_type: str, settings: Settings) -> Upload:
         """Return a sink that writes a package to the disk."""
         return Upload(self.service.uploads, content_type, settings.max_upload_bytes)
@@ -73,21 +69,13 @@ class JobsHandler(ReceivingHandler[Upload]):
             ) from None
 
 
-class StopAllHandler(EdtHandler):
-    """`/jobs/stop`."""
-
-    auth_resource = "edt:jobs"
-
+class _StopAllHandler(EdtHandler, path="/jobs/stop", resource="edt:jobs"):
     async def post(self) -> None:
         """Stop all jobs of the user."""
         self.reply({"jobs": await self.service.stop_all(self.user)}, 202)
 
 
-class JobHandler(EdtHandler):
-    """`/jobs/{id}`."""
-
-    auth_resource = "edt:jobs"
-
+class _JobHandler(EdtHandler, path="/jobs/{id}", resource="edt:jobs"):
     async def get(self, job: str) -> None:
         """Return the job as it is now."""
         self.reply(await self.service.job(self.user, job))
@@ -103,31 +91,19 @@ class JobHandler(EdtHandler):
         self.finish()
 
 
-class StopHandler(EdtHandler):
-    """`/jobs/{id}/stop`."""
-
-    auth_resource = "edt:jobs"
-
+class _StopHandler(EdtHandler, path="/jobs/{id}/stop", resource="edt:jobs"):
     async def post(self, job: str) -> None:
         """Stop the job: accepted now, done when its processes have ended."""
         self.reply(await self.service.stop_job(self.user, job), 202)
 
 
-class SuspendHandler(EdtHandler):
-    """`/jobs/{id}/suspend`."""
-
-    auth_resource = "edt:jobs"
-
+class _SuspendHandler(EdtHandler, path="/jobs/{id}/suspend", resource="edt:jobs"):
     async def post(self, job: str) -> None:
         """Suspend the job: accepted now, done when its last worker has left."""
         self.reply(await self.service.suspend(self.user, job), 202)
 
 
-class ResumeHandler(EdtHandler):
-    """`/jobs/{id}/resume`."""
-
-    auth_resource = "edt:jobs"
-
+class _ResumeHandler(EdtHandler, path="/jobs/{id}/resume", resource="edt:jobs"):
     async def post(self, job: str) -> None:
         """Resume the job, from a `checkpoint`, in an `instance_group`: accepted now, done when a slot is free."""
         chosen = parse_resume(self.request.body)
@@ -135,21 +111,13 @@ class ResumeHandler(EdtHandler):
         self.reply(view, 202)
 
 
-class WorkersHandler(EdtHandler):
-    """`/jobs/{id}/workers`."""
-
-    auth_resource = "edt:jobs"
-
+class _WorkersHandler(EdtHandler, path="/jobs/{id}/workers", resource="edt:jobs"):
     async def get(self, job: str) -> None:
         """Return slot, host, pid, rank and generation of each running worker."""
         self.reply({"workers": await self.service.workers(self.user, job)})
 
 
-class ValidationsHandler(EdtHandler):
-    """`/jobs/{id}/validations`."""
-
-    auth_resource = "edt:jobs"
-
+class _ValidationsHandler(EdtHandler, path="/jobs/{id}/validations", resource="edt:jobs"):
     async def post(self, job: str) -> None:
         """Validate the trained model. Returns the job that does it."""
         new = parse_change(self.request.body or b"{}", NewValidation)
@@ -158,11 +126,7 @@ class ValidationsHandler(EdtHandler):
         self.reply(view, 201)
 
 
-class ValidationHandler(EdtHandler):
-    """`/jobs/{id}/validation`."""
-
-    auth_resource = "edt:artifacts"
-
+class _ValidationHandler(EdtHandler, path="/jobs/{id}/validation", resource="edt:artifacts"):
     async def get(self, job: str) -> None:
         """Return the result of the validation with this id."""
         self.reply(await self.service.validations.result(self.user, job))

@@ -27,11 +27,7 @@ _BETWEEN_VIEWS = 0.5
 _PIECE = 1 << 20
 
 
-class LogsHandler(StreamHandler):
-    """`/jobs/{id}/logs`."""
-
-    auth_resource = "edt:logs"
-
+class _LogsHandler(StreamHandler, path="/jobs/{id}/logs", resource="edt:logs"):
     async def get(self, job: str) -> None:
         """Return lines of the chosen streams, merged by time: after a cursor, since a time, or the last ones."""
         row = await self.service.mine(self.user, job)
@@ -90,11 +86,7 @@ def _begin(reader: LogReader, *, tail: int, since: float | None, limit: int, fin
     return reader.last(tail, final=final) if tail else reader.read(limit=limit, final=final)
 
 
-class MetricsHandler(StreamHandler):
-    """`/jobs/{id}/metrics`."""
-
-    auth_resource = "edt:logs"
-
+class _MetricsHandler(StreamHandler, path="/jobs/{id}/metrics", resource="edt:logs"):
     async def get(self, job: str) -> None:
         """Return points after a cursor. The training curve is thinned to `points`, validations are complete."""
         row = await self.service.mine(self.user, job)
@@ -119,11 +111,7 @@ class MetricsHandler(StreamHandler):
         return StreamStep(records, batch.done, _METRICS_AGAIN)
 
 
-class EventsHandler(StreamHandler):
-    """`/jobs/{id}/events`."""
-
-    auth_resource = "edt:jobs"
-
+class _EventsHandler(StreamHandler, path="/jobs/{id}/events", resource="edt:jobs"):
     async def get(self, job: str) -> None:
         """Return events with a number above `after`."""
         if self.flag("follow"):
@@ -172,21 +160,13 @@ class Follower:
         return StreamStep(records, done, 0.0 if more else pause)
 
 
-class CheckpointsHandler(EdtHandler):
-    """`/jobs/{id}/checkpoints`."""
-
-    auth_resource = "edt:artifacts"
-
+class _CheckpointsHandler(EdtHandler, path="/jobs/{id}/checkpoints", resource="edt:artifacts"):
     async def get(self, job: str) -> None:
         """Return name, epoch, size and time of each checkpoint."""
         self.reply({"checkpoints": await self.service.checkpoints(self.user, job)})
 
 
-class ResultHandler(EdtHandler):
-    """`/jobs/{id}/result`."""
-
-    auth_resource = "edt:artifacts"
-
+class _ResultHandler(EdtHandler, path="/jobs/{id}/result", resource="edt:artifacts"):
     async def get(self, job: str) -> None:
         """Send a part of the result as a zip."""
         await send_archive(self, await self.service.result(self.user, job, self.get_query_argument("part", "all")))

@@ -81,11 +81,7 @@ def no_picture(name: str, known: tuple[str, ...]) -> NotFound:
     return NotFound(f"There is no picture {name!r}.", hint=f"There are {', '.join(known)}.")
 
 
-class JobPictureHandler(PictureHandler):
-    """`/jobs/{id}/pictures/{picture}`."""
-
-    auth_resource = "edt:jobs"
-
+class _JobPictureHandler(PictureHandler, path="/jobs/{id}/pictures/{picture}", resource="edt:jobs"):
     async def get(self, job: str, picture: str) -> None:
         """Draw a picture of a job."""
         user, pictures = self.user, self.service.pictures
@@ -105,11 +101,7 @@ class JobPictureHandler(PictureHandler):
             raise no_picture(picture, JOB_PICTURES)
 
 
-class PicturesHandler(PictureHandler):
-    """`/pictures/{picture}`."""
-
-    auth_resource = "edt:cluster"
-
+class _PicturesHandler(PictureHandler, path="/pictures/{picture}", resource="edt:cluster"):
     async def get(self, picture: str) -> None:
         """Draw a picture of the machine."""
         user, pictures = self.user, self.service.pictures

@@ -13,11 +13,7 @@ from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup, parse_plan
 from edt_server.service import instance_group, resource_group, version
 
 
-class PlanHandler(EdtHandler):
-    """`/plan`."""
-
-    auth_resource = "edt:plan"
-
+class _PlanHandler(EdtHandler, path="/plan", resource="edt:plan"):
     _version = ""
 
     async def get(self) -> None:
@@ -48,11 +44,7 @@ class PlanHandler(EdtHandler):
         return f'"{self._version}"' if self._version else None
 
 
-class InstanceGroupsHandler(EdtHandler):
-    """`/instance-groups`."""
-
-    auth_resource = "edt:plan"
-
+class _InstanceGroupsHandler(EdtHandler, path="/instance-groups", resource="edt:plan"):
     async def get(self) -> None:
         """Return all instance groups."""
         self.reply({"instance_groups": self.service.sharing.plan.instance_groups})
@@ -63,11 +55,7 @@ class InstanceGroupsHandler(EdtHandler):
         self.reply(await self.service.sharing.add_instance_group(self.user, group), 201)
 
 
-class InstanceGroupHandler(EdtHandler):
-    """`/instance-groups/{name}`."""
-
-    auth_resource = "edt:plan"
-
+class _InstanceGroupHandler(EdtHandler, path="/instance-groups/{name}", resource="edt:plan"):
     async def get(self, name: str) -> None:
         """Return the group."""
         self.reply(instance_group(self.service.sharing.plan, name))
@@ -84,11 +72,7 @@ class InstanceGroupHandler(EdtHandler):
         self.finish()
 
 
-class ResourceGroupsHandler(EdtHandler):
-    """`/resource-groups`."""
-
-    auth_resource = "edt:plan"
-
+class _ResourceGroupsHandler(EdtHandler, path="/resource-groups", resource="edt:plan"):
     async def get(self) -> None:
         """Return all resource groups."""
         self.reply({"resource_groups": self.service.sharing.plan.resource_groups})
@@ -99,11 +83,7 @@ class ResourceGroupsHandler(EdtHandler):
         self.reply(await self.service.sharing.add_resource_group(self.user, group), 201)
 
 
-class ResourceGroupHandler(EdtHandler):
-    """`/resource-groups/{name}`."""
-
-    auth_resource = "edt:plan"
-
+class _ResourceGroupHandler(EdtHandler, path="/resource-groups/{name}", resource="edt:plan"):
     async def get(self, name: str) -> None:
         """Return the group."""
         self.reply(resource_group(self.service.sharing.plan, name))

@@ -10,11 +10,7 @@ from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.errors import NotFound
 
 
-class RootHandler(EdtHandler):
-    """Describe this server, for clients that look for one."""
-
-    auth_resource = "edt:cluster"
-
+class _RootHandler(EdtHandler, path="/", resource="edt:cluster"):
     async def get(self) -> None:
         """Return name, version and limits."""
         settings = self.service.settings
@@ -31,20 +27,14 @@ class RootHandler(EdtHandler):
         )
 
 
-class SpecHandler(EdtHandler):
-    """The OpenAPI description."""
-
-    auth_resource = "edt:cluster"
-
+class _SpecHandler(EdtHandler, path="/spec.yaml", resource="edt:cluster"):
     async def get(self) -> None:
         """Send the OpenAPI description."""
         self.finish(document(), set_content_type="application/yaml")
 
 
-class UnknownHandler(EdtHandler):
+class UnknownHandler(EdtHandler, resource="edt:cluster"):
     """Every other path under `/edt/api`."""
-
-    auth_resource = "edt:cluster"
 
     async def get(self, _path: str) -> None:
         """Refuse the request as NotFound."""

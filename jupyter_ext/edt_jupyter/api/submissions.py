@@ -145,10 +145,7 @@ def _too_large(size: int, cap: int) -> TooLarge:
     )
 
 
-class PreviewsHandler(PickingHandler):
-    """`/previews`."""
-
-    auth_resource = "edt:jobs"
+class _PreviewsHandler(PickingHandler, path="/previews", resource="edt:jobs"):
     # A preview changes nothing, so the right to read is enough for this POST.
     auth_actions = {"POST": "read"}
 
@@ -180,11 +177,7 @@ def _preview(spec: JobSpec, files: tuple[PackedFile, ...], notes: tuple[str, ...
     return Preview(name=spec.name, main=spec.main, files=files, size=size, notes=notes, forecast=forecast)
 
 
-class SubmissionsHandler(PickingHandler):
-    """`/submissions`."""
-
-    auth_resource = "edt:jobs"
-
+class _SubmissionsHandler(PickingHandler, path="/submissions", resource="edt:jobs"):
     async def post(self) -> None:
         """Pack and submit. Returns the job."""
         request = self.request_made()

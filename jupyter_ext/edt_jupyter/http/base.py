@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Mapping
 from http.client import responses
+from types import ModuleType
 from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
@@ -60,22 +62,25 @@ class Extension(Protocol):
 
 
 class EdtHandler(ExtensionHandlerMixin, APIHandler):
-    """Base of every handler under `/edt/api`.
+    """Base of every handler: `class Stop(EdtHandler, path="/jobs/{id}/stop", resource="edt:jobs")`.
 
     Attributes:
+        path: the path that the class answers, as OpenAPI writes it, "" for a base of other classes.
         auth_resource: the resource that the Authorizer is asked for, "" for a class that answers nothing.
         auth_actions: "read" or "write" for each HTTP method. A method without an entry is refused.
     """
 
+    path: ClassVar[str] = ""
     auth_resource: ClassVar[str] = ""
     auth_actions: ClassVar[Mapping[str, str]] = ACTIONS
     _asked_for: str | None = None  # the user of a request that another server forwards
     _way: tuple[Relay, Peer] | None = None  # the connection over which this request is being forwarded
     _gone = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Wrap every HTTP method that the class defines, see `answered`."""
+    def __init_subclass__(cls, *, path: str = "", resource: str = "", **kwargs: Any) -> None:
+        """Set the path and the resource, and wrap every HTTP method that the class defines, see `answered`."""
         super().__init_subclass__(**kwargs)
+        cls.path, cls.auth_resource = path, resource or cls.auth_resource
         for method in ACTIONS.keys() & {name.upper() for name in vars(cls)}:
             setattr(cls, method.lower(), answered(vars(cls)[method.lower()]))
 
@@ -250,6 +255,28 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     def flag(self, name: str) -> bool:
         """Return True for `?name=1`, `true` or `True`."""
         return self.get_query_argument(name, "0").lower() in ("1", "true")
+
+
+def routes_of(*modules: ModuleType, below: str = "") -> list[tuple[str, type[EdtHandler]]]:
+    """Return the paths of the handlers in these modules, with `below` in front, in alphabetical order."""
+    found = {
+        (below + each.path, each)
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, EdtHandler) and each.path
+    }
+    # A brace sorts after every letter: `/jobs/stop` is tried before `/jobs/{id}`, which would match it.
+    return sorted(found, key=lambda route: route[0])
+
+
+def pattern(path: str) -> str:
+    """Return the regular expression of a path. `{n}` is a number."""
+    # With or without a slash at the end: dlicmd posts to `/execs/`, and a redirected POST would become a GET.
+    return re.sub(r"\{(\w+)\}", _place, path.rstrip("/")) + "/?"
+
+
+def _place(name: re.Match[str]) -> str:
+    return r"(\d{1,6})" if name[1] == "n" else "([^/]+)"
 
 
 def _says_nothing(message: str | None) -> bool:

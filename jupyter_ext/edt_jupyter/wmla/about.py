@@ -7,11 +7,7 @@ from importlib.metadata import version
 from edt_jupyter.wmla.base import WmlaHandler
 
 
-class ConfHandler(WmlaHandler):
-    """`/conf`."""
-
-    auth_resource = "edt:cluster"
-
+class _ConfHandler(WmlaHandler, path="/conf", resource="edt:cluster"):
     async def get(self) -> None:
         """Return the settings that clients look for. All values are strings."""
         settings, data_dir = self.service.settings, self.service.settings.data_dir
@@ -26,11 +22,7 @@ class ConfHandler(WmlaHandler):
         )
 
 
-class StatusHandler(WmlaHandler):
-    """`/status`."""
-
-    auth_resource = "edt:cluster"
-
+class _StatusHandler(WmlaHandler, path="/status", resource="edt:cluster"):
     async def get(self) -> None:
         """Return whether jobs can be started, and the number of slots."""
         trouble = self.service.trouble

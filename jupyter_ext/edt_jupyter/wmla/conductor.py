@@ -16,11 +16,7 @@ from edt_server.wmla.states import CONDUCTOR
 _OCTETS = "application/octet-stream"
 
 
-class InstanceApplicationsHandler(WmlaHandler):
-    """`/instances/{sigId}/applications`."""
-
-    auth_resource = "edt:jobs"
-
+class _InstanceApplicationsHandler(WmlaHandler, path="/instances/{sigId}/applications", resource="edt:jobs"):
     async def get(self, sig: str) -> None:
         """Return the user's applications in the group, newest first. `state=` filters by state."""
         wanted = choice(self.query, CONDUCTOR)
@@ -40,11 +36,9 @@ class InstanceApplicationsHandler(WmlaHandler):
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
 
 
-class DriverLogHandler(WmlaHandler):
-    """`/instances/{sigId}/applications/{driverId}/logs/{stdout|stderr}/download`."""
-
-    auth_resource = "edt:logs"
-
+class _DriverLogHandler(
+    WmlaHandler, path="/instances/{sigId}/applications/{driverId}/logs/{kind}/download", resource="edt:logs"
+):
     async def get(self, sig: str, driver: str, kind: str) -> None:
         """Return the driver's output."""
         found = await self.described(driver)
@@ -52,11 +46,11 @@ class DriverLogHandler(WmlaHandler):
         self.finish(log, set_content_type=_OCTETS)
 
 
-class ExecutorLogHandler(WmlaHandler):
-    """`/instances/{sigId}/applications/{driverId}/{executorId}/logs/{stdout|stderr}/download`."""
-
-    auth_resource = "edt:logs"
-
+class _ExecutorLogHandler(
+    WmlaHandler,
+    path="/instances/{sigId}/applications/{driverId}/{executorId}/logs/{kind}/download",
+    resource="edt:logs",
+):
     async def get(self, sig: str, driver: str, executor: str, kind: str) -> None:
         """Return one worker's output."""
         found, worker = await self.described(driver), ids.worker_meant(executor)

@@ -11,11 +11,7 @@ from edt_server.wmla import data_pages
 from edt_server.wmla.console import dataset_object, new_dataset
 
 
-class WmlaDatasetsHandler(ConsoleHandler):
-    """`/datasets`."""
-
-    auth_resource = "edt:catalogue"
-
+class _WmlaDatasetsHandler(ConsoleHandler, path="/datasets", resource="edt:catalogue"):
     async def get(self) -> None:
         """Return the user's data sets."""
         found = await self.service.catalogue.datasets.list(self.user)
@@ -31,11 +27,7 @@ class WmlaDatasetsHandler(ConsoleHandler):
         self.done(f"Data set {made.name} is created.", remarks, name=made.name)
 
 
-class WmlaDatasetHandler(ConsoleHandler):
-    """`/datasets/{name}`."""
-
-    auth_resource = "edt:catalogue"
-
+class _WmlaDatasetHandler(ConsoleHandler, path="/datasets/{name}", resource="edt:catalogue"):
     async def get(self, name: str) -> None:
         """Return the data set."""
         found = await self.service.catalogue.datasets.get(self.user, name)
@@ -47,11 +39,7 @@ class WmlaDatasetHandler(ConsoleHandler):
         self.done(f"Data set {name} is deleted.")
 
 
-class DatasetStopHandler(ConsoleHandler):
-    """`/datasets/{name}/stop`."""
-
-    auth_resource = "edt:catalogue"
-
+class _DatasetStopHandler(ConsoleHandler, path="/datasets/{name}/stop", resource="edt:catalogue"):
     async def put(self, name: str) -> None:
         """Refuse to stop: a data set is complete as soon as it is registered."""
         await self.service.catalogue.datasets.get(self.user, name)
@@ -68,21 +56,13 @@ class _PageHandler(ConsoleHandler):
         return folder, self.number("start", 0), self.number("length", 20, low=1, high=data_pages.MOST)
 
 
-class DatasetRowsHandler(_PageHandler):
-    """`/datasets/{name}/csvs`."""
-
-    auth_resource = "edt:catalogue"
-
+class _DatasetRowsHandler(_PageHandler, path="/datasets/{name}/csvs", resource="edt:catalogue"):
     async def get(self, name: str) -> None:
         """Return rows of the first CSV file."""
         self.reply(await asyncio.to_thread(data_pages.rows, *await self.page(name)))
 
 
-class DatasetPicturesHandler(_PageHandler):
-    """`/datasets/{name}/objectimages`."""
-
-    auth_resource = "edt:catalogue"
-
+class _DatasetPicturesHandler(_PageHandler, path="/datasets/{name}/objectimages", resource="edt:catalogue"):
     async def get(self, name: str) -> None:
         """Return pictures with their labels."""
         self.reply(await asyncio.to_thread(data_pages.pictures, *await self.page(name)))

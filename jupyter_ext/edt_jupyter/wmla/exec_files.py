@@ -10,11 +10,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_server.wmla.log_files import training_log
 
 
-class ExecLogHandler(WmlaHandler):
-    """`/execs/{id}/log`."""
-
-    auth_resource = "edt:logs"
-
+class _ExecLogHandler(WmlaHandler, path="/execs/{id}/log", resource="edt:logs"):
     async def get(self, job: str) -> None:
         """Return the log as a JSON string, or as plain text where the client accepts that."""
         found = await self.described(job)
@@ -32,11 +28,7 @@ class ExecLogHandler(WmlaHandler):
             self.reply(log)
 
 
-class ExecResultHandler(WmlaHandler):
-    """`/execs/{id}/result`."""
-
-    auth_resource = "edt:artifacts"
-
+class _ExecResultHandler(WmlaHandler, path="/execs/{id}/result", resource="edt:artifacts"):
     async def get(self, job: str) -> None:
         """Send the whole result folder as a zip, with its size in the header where these clients read it."""
         found = await self.described(job)

@@ -47,13 +47,9 @@ class RemovingHandler(WmlaHandler):
             raise Conflict(f"{what} is still ending.", hint="Delete it again in a moment.")
 
 
-class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
-    """`/execs`. A model's files go to the disk as they arrive."""
-
-    auth_resource = "edt:jobs"
-
+class _ExecsHandler(ReceivingHandler[Parts], RemovingHandler, path="/execs", resource="edt:jobs"):
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
-        """Return a sink that writes the files to the disk."""
+        """Return a sink that writes a model's files to the disk as they arrive."""
         return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
 
     async def post(self) -> None:
@@ -97,11 +93,7 @@ class ExecsHandler(ReceivingHandler[Parts], RemovingHandler):
         self.reply({"message": f"Still ending: {', '.join(left)}. Delete them later." if left else "Deleted."})
 
 
-class ExecHandler(RemovingHandler):
-    """`/execs/{id}`."""
-
-    auth_resource = "edt:jobs"
-
+class _ExecHandler(RemovingHandler, path="/execs/{id}", resource="edt:jobs"):
     async def get(self, job: str) -> None:
         """Return the exec as it is now."""
         self.reply(exec_object(await self.described(job), server=self.base_address))
@@ -113,11 +105,7 @@ class ExecHandler(RemovingHandler):
         self.reply({"message": f"Exec {found.view.id} is deleted."})
 
 
-class ExecStopHandler(WmlaHandler):
-    """`/execs/{id}/stop`."""
-
-    auth_resource = "edt:jobs"
-
+class _ExecStopHandler(WmlaHandler, path="/execs/{id}/stop", resource="edt:jobs"):
     async def post(self, job: str) -> None:
         """Stop the exec: accepted now, done when its processes have ended."""
         found = await self.described(job)
@@ -125,31 +113,19 @@ class ExecStopHandler(WmlaHandler):
         self.reply({"message": f"Exec {found.view.id} is being stopped."})
 
 
-class FrameworksHandler(WmlaHandler):
-    """`/execs/frameworks`."""
-
-    auth_resource = "edt:cluster"
-
+class _FrameworksHandler(WmlaHandler, path="/execs/frameworks", resource="edt:cluster"):
     async def get(self) -> None:
         """Return the frameworks that `--exec-start` may name."""
         self.reply(frameworks.listing(self.service.capacity))
 
 
-class FrameworkDetailsHandler(WmlaHandler):
-    """`/frameworks`."""
-
-    auth_resource = "edt:cluster"
-
+class _FrameworkDetailsHandler(WmlaHandler, path="/frameworks", resource="edt:cluster"):
     async def get(self) -> None:
         """Return the frameworks with their engines."""
         self.reply(frameworks.details(self.get_query_argument("backend", "")))
 
 
-class FrameworkNamesHandler(WmlaHandler):
-    """`/frameworks/all`."""
-
-    auth_resource = "edt:cluster"
-
+class _FrameworkNamesHandler(WmlaHandler, path="/frameworks/all", resource="edt:cluster"):
     async def get(self) -> None:
         """Return the names of the frameworks."""
         self.reply([each["name"] for each in frameworks.details()])

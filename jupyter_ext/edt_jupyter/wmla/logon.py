@@ -25,10 +25,8 @@ class _AnsweredHere(WmlaHandler):
         return token
 
 
-class LogonHandler(_AnsweredHere):
-    """`/auth/v1/logon`, and conductor's `/auth/logon`."""
-
-    auth_resource = "edt:cluster"
+class LogonHandler(_AnsweredHere, path="/logon", resource="edt:cluster"):
+    """The logon of both generations: conductor's is below another path."""
 
     async def get(self) -> None:
         """Return a token for later requests, also as a cookie."""
@@ -37,10 +35,7 @@ class LogonHandler(_AnsweredHere):
         self.reply({"accessToken": self._open_session(), "username": self._name()})
 
 
-class LogoffHandler(_AnsweredHere):
-    """`/auth/v1/logoff`."""
-
-    auth_resource = "edt:cluster"
+class _LogoffHandler(_AnsweredHere, path="/logoff", resource="edt:cluster"):
     auth_actions = {"POST": "read"}
 
     async def post(self) -> None:

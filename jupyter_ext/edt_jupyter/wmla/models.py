@@ -41,11 +41,7 @@ class _EntriesHandler(ConsoleHandler):
         self.done(f"{name} is changed.", remarks, name=name)
 
 
-class TemplatesHandler(_EntriesHandler):
-    """`/modeltemplates`."""
-
-    auth_resource = "edt:catalogue"
-
+class _TemplatesHandler(_EntriesHandler, path="/modeltemplates", resource="edt:catalogue"):
     async def get(self) -> None:
         """Return the user's templates, for a single framework where the query names it."""
         found = [template_object(each) for each in await self.service.catalogue.models.list(self.user, TEMPLATE)]
@@ -58,10 +54,7 @@ class TemplatesHandler(_EntriesHandler):
         self.done(f"Model template {made.name} is created.", name=made.name)
 
 
-class TemplateHandler(_EntriesHandler):
-    """`/modeltemplates/{name}`."""
-
-    auth_resource = "edt:catalogue"
+class _TemplateHandler(_EntriesHandler, path="/modeltemplates/{name}", resource="edt:catalogue"):
     kind = TEMPLATE
 
     async def get(self, name: str) -> None:
@@ -78,11 +71,7 @@ class TemplateHandler(_EntriesHandler):
         self.done(f"Model template {name} is deleted.")
 
 
-class WmlaModelsHandler(_EntriesHandler):
-    """`/models`."""
-
-    auth_resource = "edt:catalogue"
-
+class _WmlaModelsHandler(_EntriesHandler, path="/models", resource="edt:catalogue"):
     async def get(self) -> None:
         """Return the user's models."""
         found = await self.service.catalogue.models.list(self.user, MODEL)
@@ -109,11 +98,7 @@ class WmlaModelsHandler(_EntriesHandler):
         return made if weights is None else await models.set_weights(self.user, made.name, weights)
 
 
-class WmlaModelHandler(_EntriesHandler):
-    """`/models/{name}`."""
-
-    auth_resource = "edt:catalogue"
-
+class _WmlaModelHandler(_EntriesHandler, path="/models/{name}", resource="edt:catalogue"):
     async def get(self, name: str) -> None:
         """Return the model."""
         self.reply(model_object((await self.service.catalogue.models.get(self.user, name)).model, self.first_group))
@@ -128,10 +113,7 @@ class WmlaModelHandler(_EntriesHandler):
         self.done(f"Model {name} is deleted.")
 
 
-class TemplateFilesHandler(_EntriesHandler):
-    """`/modeltemplates/{name}/files`."""
-
-    auth_resource = "edt:catalogue"
+class _TemplateFilesHandler(_EntriesHandler, path="/modeltemplates/{name}/files", resource="edt:catalogue"):
     kind = TEMPLATE
 
     async def get(self, name: str) -> None:
@@ -141,9 +123,7 @@ class TemplateFilesHandler(_EntriesHandler):
         self.reply([f"{name}/{file.name}" for file in details.files])
 
 
-class ModelFilesHandler(TemplateFilesHandler):
-    """`/models/{name}/files`."""
-
+class _ModelFilesHandler(_TemplateFilesHandler, path="/models/{name}/files"):
     kind = MODEL
 
     async def put(self, name: str) -> None:
@@ -151,10 +131,7 @@ class ModelFilesHandler(TemplateFilesHandler):
         await self.changed(name)
 
 
-class TemplateFileHandler(_EntriesHandler):
-    """`/modeltemplates/files/{file}`."""
-
-    auth_resource = "edt:catalogue"
+class _TemplateFileHandler(_EntriesHandler, path="/modeltemplates/files/{file}", resource="edt:catalogue"):
     kind = TEMPLATE
 
     async def get(self, file: str) -> None:
@@ -164,17 +141,11 @@ class TemplateFileHandler(_EntriesHandler):
         self.reply(content.decode("utf-8", "replace"))
 
 
-class ModelFileHandler(TemplateFileHandler):
-    """`/models/files/{file}`."""
-
+class _ModelFileHandler(_TemplateFileHandler, path="/models/files/{file}"):
     kind = MODEL
 
 
-class WeightFileHandler(ReceivingHandler[Parts], ConsoleHandler):
-    """`/models/weightfile`."""
-
-    auth_resource = "edt:catalogue"
-
+class _WeightFileHandler(ReceivingHandler[Parts], ConsoleHandler, path="/models/weightfile", resource="edt:catalogue"):
     def open_sink(self, content_type: str, settings: Settings) -> Parts:
         """Return a sink that writes the file to the disk."""
         return Parts(self.service.uploads, content_type, settings.max_upload_bytes)

@@ -6,21 +6,13 @@ from edt_jupyter.wmla.base import WmlaHandler
 from edt_server.wmla.plan_tree import node, tree
 
 
-class PlanTreeHandler(WmlaHandler):
-    """`/resplans/resplantree`."""
-
-    auth_resource = "edt:plan"
-
+class _PlanTreeHandler(WmlaHandler, path="/resplans/resplantree", resource="edt:plan"):
     async def get(self) -> None:
         """Return the whole tree."""
         self.reply(tree(self.service.sharing.plan))
 
 
-class ResourcePlanHandler(WmlaHandler):
-    """`/resplans/resplan/{name}`."""
-
-    auth_resource = "edt:plan"
-
+class _ResourcePlanHandler(WmlaHandler, path="/resplans/resplan/{name}", resource="edt:plan"):
     async def get(self, name: str) -> None:
         """Return one group with its settings."""
         self.reply(node(self.service.sharing.plan, name))

@@ -2,126 +2,78 @@
 
 from __future__ import annotations
 
-import re
+from typing import NoReturn
 
-from edt_jupyter.wmla.about import ConfHandler, StatusHandler
+from tornado.web import HTTPError
+
+from edt_jupyter.http.base import EdtHandler, pattern, routes_of
+from edt_jupyter.wmla import (
+    about,
+    conductor,
+    datasets,
+    exec_files,
+    execs,
+    logon,
+    models,
+    resource_plans,
+    scheduler,
+    trainings,
+    validations,
+)
 from edt_jupyter.wmla.base import WmlaHandler
-from edt_jupyter.wmla.conductor import DriverLogHandler, ExecutorLogHandler, InstanceApplicationsHandler
-from edt_jupyter.wmla.datasets import (
-    DatasetPicturesHandler,
-    DatasetRowsHandler,
-    DatasetStopHandler,
-    WmlaDatasetHandler,
-    WmlaDatasetsHandler,
-)
-from edt_jupyter.wmla.exec_files import ExecLogHandler, ExecResultHandler
-from edt_jupyter.wmla.execs import (
-    ExecHandler,
-    ExecsHandler,
-    ExecStopHandler,
-    FrameworkDetailsHandler,
-    FrameworkNamesHandler,
-    FrameworksHandler,
-)
-from edt_jupyter.wmla.logon import LogoffHandler, LogonHandler
-from edt_jupyter.wmla.models import (
-    ModelFileHandler,
-    ModelFilesHandler,
-    TemplateFileHandler,
-    TemplateFilesHandler,
-    TemplateHandler,
-    TemplatesHandler,
-    WeightFileHandler,
-    WmlaModelHandler,
-    WmlaModelsHandler,
-)
-from edt_jupyter.wmla.resource_plans import PlanTreeHandler, ResourcePlanHandler
-from edt_jupyter.wmla.scheduler import (
-    ApplicationDriverLogHandler,
-    ApplicationExecutorLogHandler,
-    ApplicationsHandler,
-    ApplicationStopHandler,
-    EngineApplicationHandler,
-    EngineApplicationsHandler,
-    InstancesHandler,
-    KubernetesObjectsHandler,
-)
-from edt_jupyter.wmla.trainings import (
-    TrainingHandler,
-    TrainingNamesHandler,
-    TrainingsHandler,
-    TrainingStopHandler,
-    TrainingWeightsHandler,
-)
-from edt_jupyter.wmla.unavailable import (
-    HypersearchHandler,
-    InferenceHandler,
-    WmlaUnknownHandler,
-)
-from edt_jupyter.wmla.validations import ValidationStopHandler, WmlaValidationHandler, WmlaValidationsHandler
+from edt_sdk.schemas.errors import NotFound
 
 AUTH = "/auth/v1"
 CONDUCTOR = "/platform/rest/conductor/v1"
 DEEP_LEARNING = "/platform/rest/deeplearning/v1"
 INFERENCE = "/dlim/v1"
 
-# In the order in which they are tried. `{n}` is a number, `{kind}` a log's name.
-ROUTES: tuple[tuple[str, type[WmlaHandler]], ...] = (
-    (f"{AUTH}/logon", LogonHandler),
-    (f"{AUTH}/logoff", LogoffHandler),
-    (f"{CONDUCTOR}/auth/logon", LogonHandler),
-    (f"{CONDUCTOR}/instances/{{sigId}}/applications", InstanceApplicationsHandler),
-    (f"{CONDUCTOR}/instances/{{sigId}}/applications/{{driverId}}/logs/{{kind}}/download", DriverLogHandler),
-    (
-        f"{CONDUCTOR}/instances/{{sigId}}/applications/{{driverId}}/{{executorId}}/logs/{{kind}}/download",
-        ExecutorLogHandler,
-    ),
-    (f"{DEEP_LEARNING}/conf", ConfHandler),
-    (f"{DEEP_LEARNING}/status", StatusHandler),
-    (f"{DEEP_LEARNING}/execs", ExecsHandler),
-    # Before `{id}`, which would match it. The same holds for `models/weightfile` and the two `files/{file}` below.
-    (f"{DEEP_LEARNING}/execs/frameworks", FrameworksHandler),
-    (f"{DEEP_LEARNING}/execs/{{id}}", ExecHandler),
-    (f"{DEEP_LEARNING}/execs/{{id}}/log", ExecLogHandler),
-    (f"{DEEP_LEARNING}/execs/{{id}}/result", ExecResultHandler),
-    (f"{DEEP_LEARNING}/execs/{{id}}/stop", ExecStopHandler),
-    (f"{DEEP_LEARNING}/frameworks", FrameworkDetailsHandler),
-    (f"{DEEP_LEARNING}/frameworks/all", FrameworkNamesHandler),
-    (f"{DEEP_LEARNING}/scheduler/applications", ApplicationsHandler),
-    (f"{DEEP_LEARNING}/scheduler/applications/{{id}}/stop", ApplicationStopHandler),
-    (f"{DEEP_LEARNING}/scheduler/applications/{{id}}/driver/logs/{{kind}}", ApplicationDriverLogHandler),
-    (f"{DEEP_LEARNING}/scheduler/applications/{{id}}/executor/{{n}}/logs/{{kind}}", ApplicationExecutorLogHandler),
-    (f"{DEEP_LEARNING}/scheduler/engine/applications", EngineApplicationsHandler),
-    (f"{DEEP_LEARNING}/scheduler/engine/applications/{{id}}", EngineApplicationHandler),
-    (f"{DEEP_LEARNING}/scheduler/instances", InstancesHandler),
-    (f"{DEEP_LEARNING}/scheduler/kubernetesobjects", KubernetesObjectsHandler),
-    (f"{DEEP_LEARNING}/resplans/resplantree", PlanTreeHandler),
-    (f"{DEEP_LEARNING}/resplans/resplan/{{name}}", ResourcePlanHandler),
-    (f"{DEEP_LEARNING}/datasets", WmlaDatasetsHandler),
-    (f"{DEEP_LEARNING}/datasets/{{name}}", WmlaDatasetHandler),
-    (f"{DEEP_LEARNING}/datasets/{{name}}/csvs", DatasetRowsHandler),
-    (f"{DEEP_LEARNING}/datasets/{{name}}/objectimages", DatasetPicturesHandler),
-    (f"{DEEP_LEARNING}/datasets/{{name}}/stop", DatasetStopHandler),
-    (f"{DEEP_LEARNING}/modeltemplates", TemplatesHandler),
-    (f"{DEEP_LEARNING}/modeltemplates/files/{{file}}", TemplateFileHandler),
-    (f"{DEEP_LEARNING}/modeltemplates/{{name}}", TemplateHandler),
-    (f"{DEEP_LEARNING}/modeltemplates/{{name}}/files", TemplateFilesHandler),
-    (f"{DEEP_LEARNING}/models", WmlaModelsHandler),
-    (f"{DEEP_LEARNING}/models/weightfile", WeightFileHandler),
-    (f"{DEEP_LEARNING}/models/files/{{file}}", ModelFileHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}", WmlaModelHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/files", ModelFilesHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/trainingnames", TrainingNamesHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/trainings", TrainingsHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}", TrainingHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}/stop", TrainingStopHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/trainings/{{training}}/weightfile", TrainingWeightsHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/validations", WmlaValidationsHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}", WmlaValidationHandler),
-    (f"{DEEP_LEARNING}/models/{{name}}/validations/{{validation}}/stop", ValidationStopHandler),
-)
+
+class _NoRoute(WmlaHandler, resource="edt:cluster"):
+    """Base of the answers for routes that this server does not have, which distinguish them from unknown paths."""
+
+    def refuse(self) -> NoReturn:
+        """Raise the error of the answer."""
+        raise NotFound(f"There is no {self.request.method} {self.request.path} here.", hint="See docs/wmla-routes.md.")
+
+    async def get(self, *_path: str) -> None:
+        """Refuse the request."""
+        self.refuse()
+
+    head = post = put = patch = delete = get
+
+
+class HypersearchHandler(_NoRoute):
+    """`/hypersearch` and everything below it."""
+
+    def refuse(self) -> NoReturn:
+        """Raise 501."""
+        # 501 and not 404: a client learns that the route exists elsewhere, and no stub makes it continue with an object
+        # that does not exist (docs/decisions/021).
+        raise HTTPError(501, "Hyper-parameter search is not in this release; submit its trainings one by one.")
+
+
+class InferenceHandler(_NoRoute):
+    """Inference: `/dlim/v1`, and the routes for it elsewhere."""
+
+    def refuse(self) -> NoReturn:
+        """Raise 501."""
+        raise HTTPError(501, "Inference is not in this release; download the result and serve the model elsewhere.")
+
+
+class WmlaUnknownHandler(_NoRoute):
+    """Every other path."""
+
+
+_OTHERS = (about, datasets, exec_files, execs, models, resource_plans, scheduler, trainings, validations)
+ROUTES: list[tuple[str, type[EdtHandler]]] = [
+    *routes_of(logon, below=AUTH),
+    (f"{CONDUCTOR}/auth/logon", logon.LogonHandler),
+    *routes_of(conductor, below=CONDUCTOR),
+    *routes_of(*_OTHERS, below=DEEP_LEARNING),
+]
 # Whole families that answer 501, each a pattern below one of the roots, and then every other path.
-FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
+FAMILIES: tuple[tuple[str, type[EdtHandler]], ...] = (
     (rf"{DEEP_LEARNING}/hypersearch(?:/.*)?", HypersearchHandler),
     (rf"{DEEP_LEARNING}/models/[^/]+/hypersearch(?:/.*)?", HypersearchHandler),
     (rf"{DEEP_LEARNING}/execs/[^/]+/deploy/?", InferenceHandler),
@@ -131,12 +83,6 @@ FAMILIES: tuple[tuple[str, type[WmlaHandler]], ...] = (
 )
 
 
-def handlers() -> list[tuple[str, type[WmlaHandler]]]:
-    """Return patterns relative to the base URL, with and without a slash at the end, so that none redirects."""
-    # dlicmd posts to `/execs/`, and HTTP clients turn a redirected POST into a GET.
-    return [*((f"{pattern(path)}/?", handler) for path, handler in ROUTES), *FAMILIES]
-
-
-def pattern(path: str) -> str:
-    """Return the regular expression of a path template."""
-    return re.sub(r"\{(\w+)\}", lambda name: r"(\d{1,6})" if name[1] == "n" else r"([^/]+)", path)
+def handlers() -> list[tuple[str, type[EdtHandler]]]:
+    """Return patterns relative to the base URL."""
+    return [*((pattern(path), handler) for path, handler in ROUTES), *FAMILIES]

@@ -14,11 +14,7 @@ from edt_server.wmla.plan_tree import parents
 from edt_server.wmla.states import SCHEDULER
 
 
-class ApplicationsHandler(WmlaHandler):
-    """`/scheduler/applications`."""
-
-    auth_resource = "edt:jobs"
-
+class _ApplicationsHandler(WmlaHandler, path="/scheduler/applications", resource="edt:jobs"):
     async def get(self) -> None:
         """Return the user's applications that the query selects."""
         query, now = self.query, time.time()
@@ -45,11 +41,7 @@ class ApplicationsHandler(WmlaHandler):
         return [job] if wanted.states is None or job.view.state in wanted.states else []
 
 
-class ApplicationStopHandler(WmlaHandler):
-    """`/scheduler/applications/{id}/stop`."""
-
-    auth_resource = "edt:jobs"
-
+class _ApplicationStopHandler(WmlaHandler, path="/scheduler/applications/{id}/stop", resource="edt:jobs"):
     async def put(self, job: str) -> None:
         """Stop the application: accepted now, done when its processes have ended."""
         found = await self.described(job)
@@ -57,11 +49,9 @@ class ApplicationStopHandler(WmlaHandler):
         self.reply({"message": f"Application {found.view.id} is being stopped."})
 
 
-class ApplicationDriverLogHandler(WmlaHandler):
-    """`/scheduler/applications/{id}/driver/logs/{launcherlog|stdout|stderr}`."""
-
-    auth_resource = "edt:logs"
-
+class _ApplicationDriverLogHandler(
+    WmlaHandler, path="/scheduler/applications/{id}/driver/logs/{kind}", resource="edt:logs"
+):
     async def get(self, job: str, kind: str) -> None:
         """Return the driver's output. The launcher's log is the story of how the job came to run."""
         found, count = await self.described(job), last_lines(self)
@@ -71,13 +61,11 @@ class ApplicationDriverLogHandler(WmlaHandler):
             self.text(await asyncio.to_thread(log_files.driver_log, found.paths, kind, count))
 
 
-class ApplicationExecutorLogHandler(WmlaHandler):
-    """Answer `/scheduler/applications/{id}/executor/{n}/logs/{launcherlog|stdout|stderr}`, where n counts from 1."""
-
-    auth_resource = "edt:logs"
-
+class _ApplicationExecutorLogHandler(
+    WmlaHandler, path="/scheduler/applications/{id}/executor/{n}/logs/{kind}", resource="edt:logs"
+):
     async def get(self, job: str, number: str, kind: str) -> None:
-        """Return the output of a worker."""
+        """Return the output of a worker. `number` counts from 1."""
         found, count = await self.described(job), last_lines(self)
         worker = await asyncio.to_thread(log_files.nth_executor, found.paths, int(number))
         if worker is None:
@@ -88,11 +76,7 @@ class ApplicationExecutorLogHandler(WmlaHandler):
             self.text(await asyncio.to_thread(log_files.worker_log, found.paths, worker, kind, count))
 
 
-class EngineApplicationsHandler(WmlaHandler):
-    """`/scheduler/engine/applications`."""
-
-    auth_resource = "edt:jobs"
-
+class _EngineApplicationsHandler(WmlaHandler, path="/scheduler/engine/applications", resource="edt:jobs"):
     async def get(self) -> None:
         """Return the user's applications, as dlicmd lists them."""
         wanted = choice(self.query, SCHEDULER)
@@ -100,11 +84,7 @@ class EngineApplicationsHandler(WmlaHandler):
         self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
 
 
-class EngineApplicationHandler(WmlaHandler):
-    """`/scheduler/engine/applications/{id}`."""
-
-    auth_resource = "edt:jobs"
-
+class _EngineApplicationHandler(WmlaHandler, path="/scheduler/engine/applications/{id}", resource="edt:jobs"):
     async def get(self, job: str) -> None:
         """Return a list with the application, empty when it does not exist: dlicmd reports that then."""
         try:
@@ -114,11 +94,7 @@ class EngineApplicationHandler(WmlaHandler):
         self.reply(found)
 
 
-class InstancesHandler(WmlaHandler):
-    """`/scheduler/instances`."""
-
-    auth_resource = "edt:plan"
-
+class _InstancesHandler(WmlaHandler, path="/scheduler/instances", resource="edt:plan"):
     async def get(self) -> None:
         """Return the instance groups that jobs may be in."""
         address, user = self.base_address, self.user
@@ -138,13 +114,9 @@ class InstancesHandler(WmlaHandler):
         )
 
 
-class KubernetesObjectsHandler(WmlaHandler):
-    """`/scheduler/kubernetesobjects`. There are no pods here, and a job is shown as its parallel job."""
-
-    auth_resource = "edt:jobs"
-
+class _KubernetesObjectsHandler(WmlaHandler, path="/scheduler/kubernetesobjects", resource="edt:jobs"):
     async def get(self) -> None:
-        """Return an empty list of a type, or the named object."""
+        """Return an empty list of a type, or the named job as a parallel job. There are no pods here."""
         kind, name = self.get_query_argument("type", ""), self.get_query_argument("name", "")
         if not kind:
             raise InvalidRequest("The query has no type.", hint="Say type=pod or type=paralleljob.", field="type")

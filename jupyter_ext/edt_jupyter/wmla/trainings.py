@@ -29,21 +29,13 @@ class ModelTrainingsHandler(ConsoleHandler):
         raise NotFound(f"The model {model} has no training {name!r}.", hint=f"There is {names}.")
 
 
-class TrainingNamesHandler(ModelTrainingsHandler):
-    """`/models/{name}/trainingnames`."""
-
-    auth_resource = "edt:jobs"
-
+class _TrainingNamesHandler(ModelTrainingsHandler, path="/models/{name}/trainingnames", resource="edt:jobs"):
     async def get(self, model: str) -> None:
         """Return the names of the trainings."""
         self.reply(list(dict.fromkeys(view.name for view in await self.trainings(model))))
 
 
-class TrainingsHandler(ModelTrainingsHandler):
-    """`/models/{name}/trainings`."""
-
-    auth_resource = "edt:jobs"
-
+class _TrainingsHandler(ModelTrainingsHandler, path="/models/{name}/trainings", resource="edt:jobs"):
     async def get(self, model: str) -> None:
         """Return the trainings."""
         self.reply([training_object(view, server=self.base_address) for view in await self.trainings(model)])
@@ -69,11 +61,9 @@ class TrainingsHandler(ModelTrainingsHandler):
         self.reply(training_object(view, server=self.base_address))
 
 
-class TrainingHandler(ModelTrainingsHandler, RemovingHandler):
-    """`/models/{name}/trainings/{training}`."""
-
-    auth_resource = "edt:jobs"
-
+class _TrainingHandler(
+    ModelTrainingsHandler, RemovingHandler, path="/models/{name}/trainings/{training}", resource="edt:jobs"
+):
     async def get(self, model: str, training: str) -> None:
         """Return the training."""
         self.reply(training_object(await self.training(model, training), server=self.base_address))
@@ -85,11 +75,7 @@ class TrainingHandler(ModelTrainingsHandler, RemovingHandler):
         self.done(f"Training {training} is deleted.")
 
 
-class TrainingStopHandler(ModelTrainingsHandler):
-    """`/models/{name}/trainings/{training}/stop`."""
-
-    auth_resource = "edt:jobs"
-
+class _TrainingStopHandler(ModelTrainingsHandler, path="/models/{name}/trainings/{training}/stop", resource="edt:jobs"):
     async def put(self, model: str, training: str) -> None:
         """Stop the training: accepted now, done when its processes have ended."""
         view = await self.training(model, training)
@@ -97,11 +83,9 @@ class TrainingStopHandler(ModelTrainingsHandler):
         self.done(f"Training {training} is being stopped.")
 
 
-class TrainingWeightsHandler(ModelTrainingsHandler):
-    """`/models/{name}/trainings/{training}/weightfile`."""
-
-    auth_resource = "edt:artifacts"
-
+class _TrainingWeightsHandler(
+    ModelTrainingsHandler, path="/models/{name}/trainings/{training}/weightfile", resource="edt:artifacts"
+):
     async def get(self, model: str, training: str) -> None:
         """Return the paths of its weight files. `GET /execs/{id}/result` downloads them."""
         view = await self.training(model, training)

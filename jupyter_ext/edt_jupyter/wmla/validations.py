@@ -37,11 +37,7 @@ class _ValidationHandler(ModelTrainingsHandler):
         return validation_object(view, row.spec.registered.validates, result, server=self.base_address)
 
 
-class WmlaValidationsHandler(_ValidationHandler):
-    """`/models/{name}/validations`."""
-
-    auth_resource = "edt:jobs"
-
+class _WmlaValidationsHandler(_ValidationHandler, path="/models/{name}/validations", resource="edt:jobs"):
     async def get(self, model: str) -> None:
         """Return all validations with their results."""
         found = []
@@ -73,11 +69,9 @@ class WmlaValidationsHandler(_ValidationHandler):
         self.reply(await self.shown(view))
 
 
-class WmlaValidationHandler(_ValidationHandler, RemovingHandler):
-    """`/models/{name}/validations/{validation}`."""
-
-    auth_resource = "edt:jobs"
-
+class _WmlaValidationHandler(
+    _ValidationHandler, RemovingHandler, path="/models/{name}/validations/{validation}", resource="edt:jobs"
+):
     async def delete(self, model: str, validation: str) -> None:
         """Remove the validation with its results. A running one is stopped first."""
         view = await self.validation(model, validation)
@@ -85,11 +79,9 @@ class WmlaValidationHandler(_ValidationHandler, RemovingHandler):
         self.done(f"Validation {validation} is deleted.")
 
 
-class ValidationStopHandler(_ValidationHandler):
-    """`/models/{name}/validations/{validation}/stop`."""
-
-    auth_resource = "edt:jobs"
-
+class _ValidationStopHandler(
+    _ValidationHandler, path="/models/{name}/validations/{validation}/stop", resource="edt:jobs"
+):
     async def put(self, model: str, validation: str) -> None:
         """Stop the validation: accepted now, done when its processes have ended."""
         view = await self.validation(model, validation)
