@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 from contextlib import AsyncExitStack
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -187,11 +188,6 @@ class EdtApp(ExtensionApp):
         except EdtError:
             return False
 
-    @property
-    def remote(self) -> Remote | None:
-        """Return the server that runs this user's jobs, None where this server may run them."""
-        return self._remote
-
     async def elsewhere(self, user: str) -> Peer | None:
         """Return the server that answers `user`, None for this one, or where `service` raises the reason."""
         if self._remote is not None:
@@ -298,27 +294,10 @@ class EdtApp(ExtensionApp):
 
     def _settings(self) -> Settings:
         data_dir = Path(self.data_dir).expanduser().absolute()
-        return Settings(
-            data_dir=data_dir,
-            runtime_dir=runtime_dir(Path(jupyter_runtime_dir()), data_dir),
-            db_url=self.db_url,
-            local_slots=self.local_slots,
-            local_hosts=dict(self.local_hosts),
-            threads_per_slot=self.threads_per_slot,
-            python=self.python,
-            max_upload_bytes=self.max_upload_bytes,
-            max_package_files=self.max_package_files,
-            max_package_bytes=self.max_package_bytes,
-            worker_interface=self.worker_interface,
-            plan=configured_plan(self.instance_groups, self.resource_groups),
-            data_fs=self.data_fs,
-            checkpoint_interval=self.checkpoint_interval,
-            hang_timeout=self.hang_timeout,
-            warm_workers=self.warm_workers,
-            standby_workers=self.standby_workers,
-            retention_days=self.retention_days,
-            retention_bytes=self.retention_bytes,
-        )
+        given = {field.name: getattr(self, field.name) for field in fields(Settings) if self.has_trait(field.name)}
+        given["data_dir"], given["runtime_dir"] = data_dir, runtime_dir(Path(jupyter_runtime_dir()), data_dir)
+        given["plan"] = configured_plan(self.instance_groups, self.resource_groups)
+        return Settings(**given)
 
     # --- events -------------------------------------------------------------------------------------------------------
 

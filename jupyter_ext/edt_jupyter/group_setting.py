@@ -20,11 +20,7 @@ class GroupSetting(Union):
         super().__init__([Unicode(), Dict()])
 
     def from_string(self, s: str) -> Any:
-        """Return the group that a word of the command line describes.
-
-        Raises:
-            TraitError: braces around what is neither JSON nor a dict, or several groups in one word.
-        """
+        """Return the group that a word of the command line describes."""
         text = s.strip()
         if text.startswith("["):
             raise TraitError("Give each group an option of its own, such as --EdtApp.instance_groups=day.")
@@ -39,12 +35,7 @@ class GroupSetting(Union):
 
 
 class GroupSettings(List[Any]):
-    """A list of at least one group.
-
-    Args:
-        name: the only group by default.
-        help: for the table of settings.
-    """
+    """A list of at least one group, by default the one with this name."""
 
     def __init__(self, name: str, *, help: str) -> None:
         super().__init__(GroupSetting(), [name], minlen=1, help=help)
