@@ -20,10 +20,10 @@ MOST_NAMES = 12
 LOOSE = {"edt_server": 2, "edt_sdk": 4, "edt_sdk.training": 5, "edt_jupyter": 4, "edt_server.supervisor": 9}
 # Which rooms a room imports. A name without its package is a room of the same one. Every room may import the schemas.
 ARROWS = """
-edt_jupyter.api: edt_sdk.packing edt_sdk.pictures edt_sdk.pictures.parts edt_server.history edt_server.jobs edt_server.outputs edt_server.service edt_server.settings http
+edt_jupyter.api: edt_sdk.packing edt_sdk.pictures edt_sdk.pictures.parts edt_server.history edt_server.jobs edt_server.outputs edt_server.service http
 edt_jupyter.app: api edt_server.leadership edt_server.service edt_server.settings edt_server.store edt_server.system front_ends group_setting http wmla
-edt_jupyter.http: edt_sdk.packing edt_server.service edt_server.settings edt_server.store
-edt_jupyter.wmla: api edt_server.catalogue edt_server.jobs edt_server.settings edt_server.system edt_server.wmla http
+edt_jupyter.http: edt_sdk.packing edt_server.service edt_server.store
+edt_jupyter.wmla: api edt_server.catalogue edt_server.jobs edt_server.system edt_server.wmla http
 edt_sdk.cli: client display formatting pictures.parts torchrun.command_line
 edt_sdk.client: display formatting http monitor packing torchrun.command_line waiting
 edt_sdk.display: formatting http packing pictures pictures.parts

@@ -26,22 +26,18 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import parse_change
 
 
-class _DatasetsHandler(EntryHandler, path="/datasets", resource="edt:catalogue"):
+class _DatasetsHandler(EntryHandler[Dataset], path="/datasets", resource="edt:catalogue"):
+    entry = Dataset
+
     async def get(self) -> None:
         """Return the user's data sets, the types there are, and the folder that a `path` is in."""
         found = await self.service.catalogue.datasets.list(self.user)
         self.reply({"datasets": found, "types": list(DatasetType), "data_folder": self.service.settings.data_fs})
 
-    async def post(self) -> None:
+    async def add(self, spec: bytes, package: Path | None, filename: str) -> Dataset:
         """Register a data set."""
-
-        async def add(spec: bytes, package: Path | None, filename: str) -> Dataset:
-            new = parse_change(spec, NewDataset)
-            return await self.service.catalogue.datasets.add(self.user, new, package, filename)
-
-        made = await self.added("datasets", Dataset, add)
-        if made is not None:
-            self.reply(made, 201)
+        new = parse_change(spec, NewDataset)
+        return await self.service.catalogue.datasets.add(self.user, new, package, filename)
 
     def files_of(self, own: OwnFiles, source: str, spec: bytes) -> Sequence[SourceFile]:
         """Return all files of a folder, or one file."""
@@ -61,22 +57,18 @@ class _DatasetHandler(EdtHandler, path="/datasets/{name}", resource="edt:catalog
         self.finish()
 
 
-class _ModelsHandler(EntryHandler, path="/models", resource="edt:catalogue"):
+class _ModelsHandler(EntryHandler[Model], path="/models", resource="edt:catalogue"):
+    entry = Model
+
     async def get(self) -> None:
         """Return the user's models, and the values that a model's fields may have."""
         found = await self.service.catalogue.models.list(self.user)
         self.reply({"models": found, "frameworks": list(Framework), "hyperparameters": HYPERPARAMETERS})
 
-    async def post(self) -> None:
+    async def add(self, spec: bytes, package: Path | None, filename: str) -> Model:
         """Add a model."""
-
-        async def add(spec: bytes, package: Path | None, filename: str) -> Model:
-            new = parse_change(spec, NewModel)
-            return await self.service.catalogue.models.add(self.user, new, package, filename)
-
-        made = await self.added("models", Model, add)
-        if made is not None:
-            self.reply(made, 201)
+        new = parse_change(spec, NewModel)
+        return await self.service.catalogue.models.add(self.user, new, package, filename)
 
     def files_of(self, own: OwnFiles, source: str, spec: bytes) -> Sequence[SourceFile]:
         """Return the files that are packed of a folder, script or notebook."""

@@ -7,31 +7,24 @@ server's own files. That is packed here, also where another server keeps the cat
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from edt_jupyter.api.own_files import OwnFiles
 from edt_jupyter.api.submissions import PickingHandler
-from edt_jupyter.http.authorization import denied
-from edt_jupyter.http.forwarding import Peer
-from edt_jupyter.http.peers import post_package
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.http.upload import Upload
-from edt_sdk.packing.archive import write_archive
 from edt_sdk.packing.sources import SourceFile
-from edt_sdk.packing.upload import Multipart
+from edt_sdk.schemas.catalogue import Dataset, Model
 from edt_sdk.schemas.errors import InvalidRequest, TooLarge
 from edt_sdk.schemas.job import parse_change
-from edt_server.settings import Settings
 
-T = TypeVar("T")
+Entry = TypeVar("Entry", Dataset, Model)
 _MAX_JSON = 1 << 20
 _PACKAGE = "package.tar.gz"
-Add = Callable[[Path | None, str], Awaitable[T]]
 
 
 class UploadedEntry:
@@ -68,23 +61,21 @@ class UploadedEntry:
             self._upload.close()
 
 
-class EntryHandler(ReceivingHandler[UploadedEntry], PickingHandler):
-    """Base of a handler with a POST that adds to the catalogue."""
+class EntryHandler(ReceivingHandler[UploadedEntry], PickingHandler, Generic[Entry]):
+    """Base of a handler with a POST that adds to the catalogue. `entry` is the struct of its answer."""
 
-    def open_sink(self, content_type: str, settings: Settings) -> UploadedEntry:
+    entry: type[Entry]
+
+    def open_sink(self, folder: Path, content_type: str, cap: int) -> UploadedEntry:
         """Return a sink that writes an upload to the disk."""
-        return UploadedEntry(Upload(self.service.uploads, content_type, settings.max_upload_bytes))
+        return UploadedEntry(Upload(folder, content_type, cap))
 
     async def _admit(self) -> None:
-        if not self._is_json:
-            await super()._admit()
-            return
-        self.sink = UploadedEntry(None)
-
-    @property
-    def _is_json(self) -> bool:
         # As on every other route, a body is JSON whatever its content type, unless it is an upload.
-        return not self.request.headers.get("Content-Type", "").strip().lower().startswith("multipart/")
+        if self.request.headers.get("Content-Type", "").strip().lower().startswith("multipart/"):
+            await super()._admit()
+        else:
+            self.sink = UploadedEntry(None)
 
     async def forwarded(self) -> bool:
         """Answer here when JSON names this server's files, else where the catalogue is."""
@@ -95,41 +86,26 @@ class EntryHandler(ReceivingHandler[UploadedEntry], PickingHandler):
         # Past PickingHandler's own rule, which reads the body as a `Picked`. An entry is another struct.
         return await super(PickingHandler, self).forwarded()
 
-    async def added(self, path: str, cls: type[T], add: Callable[[bytes, Path | None, str], Awaitable[T]]) -> T | None:
-        """Return the new entry, from `add(JSON, file, its name)` here or from a POST to `path` elsewhere.
-
-        None when the request was refused and answered.
-        """
-        if self.sink is None:
-            self.hang_up()
-            return None
-        spec, package, filename = await asyncio.to_thread(self.sink.finish)
+    async def received(self, sink: UploadedEntry) -> None:
+        """Add the entry, here or where the catalogue is."""
+        spec, package, filename = await asyncio.to_thread(sink.finish)
         source = _source(spec) if package is None else None
         if source is None:
-            return await add(spec, package, filename)
-        # The permission to add to the catalogue does not include the permission to read this server's files.
-        if not await self.allowed("read", "contents"):
-            raise denied("read", "contents")
-        spec = _without_source(spec)
+            self.reply(await self.add(spec, package, filename), 201)
+            return
+        own = await self.own_files()
+        plain = _without_source(spec)
         # Packed here, because the server that runs the jobs does not have these files.
-        files = await asyncio.to_thread(self._files, source, spec)
-        with tempfile.NamedTemporaryFile(prefix="picked-", dir=self.package_folder) as made:
-            size = await asyncio.to_thread(write_archive, files, made, cap=self.caps.max_upload_bytes)
-            made.flush()
+        files = await asyncio.to_thread(self.files_of, own, source, plain)
 
-            async def here() -> T:
-                return await add(spec, Path(made.name), _PACKAGE)
+        async def added(made: Path) -> Entry:
+            return await self.add(plain, made, _PACKAGE)
 
-            async def there(peer: Peer) -> T:
-                # A retry after a change of the leader sends the whole file again.
-                made.seek(0)
-                said = await post_package(peer, path, Multipart(spec, made, size))
-                return msgspec.json.decode(said, type=cls)
+        self.reply(await self.packed(files, self.path.strip("/"), plain, self.entry, added), 201)
 
-            return await self.where_jobs_run(here, there)
-
-    def _files(self, source: str, spec: bytes) -> Sequence[SourceFile]:
-        return self.files_of(OwnFiles(self.contents_manager), source, spec)
+    async def add(self, spec: bytes, package: Path | None, filename: str) -> Entry:
+        """Add the entry that the JSON describes, with the file of its upload, and return it."""
+        raise NotImplementedError
 
     def files_of(self, own: OwnFiles, source: str, spec: bytes) -> Sequence[SourceFile]:
         """Return the files to pack. Blocks."""

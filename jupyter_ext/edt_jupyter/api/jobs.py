@@ -1,4 +1,4 @@
-"""Jobs: submit, list, show, update, stop, suspend, resume, delete, validate, and the workers that run now."""
+"""Jobs: submit, list, show, update, stop, suspend, resume, delete, validate, forecast, and the workers that run now."""
 
 from __future__ import annotations
 
@@ -10,25 +10,19 @@ from edt_jupyter.http.base import EdtHandler
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.http.upload import Upload
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.job import JobState, parse_change, parse_patch, parse_resume, parse_spec
+from edt_sdk.schemas.job import JobPatch, JobState, parse_change, parse_patch, parse_resume, parse_spec
 from edt_sdk.schemas.validation import NewValidation
-from edt_server.settings import Settings
 
 _PAGE = 1000
 _MOST = 10_000
 
 
 class _JobsHandler(ReceivingHandler[Upload], path="/jobs", resource="edt:jobs"):
-    def open_sink(self, content_type: str, settings: Settings) -> Upload:
-        """Return a sink that writes a package to the disk."""
-        return Upload(self.service.uploads, content_type, settings.max_upload_bytes)
+    open_sink = Upload
 
-    async def post(self) -> None:
+    async def received(self, sink: Upload) -> None:
         """Submit a job."""
-        if self.sink is None:  # refused and answered
-            self.hang_up()
-            return
-        spec, package = await asyncio.to_thread(self.sink.finish)
+        spec, package = await asyncio.to_thread(sink.finish)
         view = await self.service.submit(self.user, parse_spec(spec), package)
         self.set_header("Location", f"{self.request.path.rstrip('/')}/{view.id}")
         self.reply(view, 201)
@@ -130,3 +124,30 @@ class _ValidationHandler(EdtHandler, path="/jobs/{id}/validation", resource="edt
     async def get(self, job: str) -> None:
         """Return the result of the validation with this id."""
         self.reply(await self.service.validations.result(self.user, job))
+
+
+class _ForecastsHandler(EdtHandler, path="/forecasts", resource="edt:jobs"):
+    # A forecast changes nothing, so the right to read is enough for this POST.
+    auth_actions = {"POST": "read"}
+
+    async def post(self) -> None:
+        """Return when the job would start, and on how many slots. Nothing is submitted."""
+        self.reply(await self.service.forecast(self.user, parse_spec(self.request.body)))
+
+
+class _WhatIfHandler(EdtHandler, path="/jobs/{id}/what-if", resource="edt:jobs"):
+    async def get(self, job: str) -> None:
+        """Return the slots that each job would hold, and when the job would end. Nothing is changed."""
+        patch = JobPatch(
+            priority=self._given("priority"),
+            max_workers=self._given("max_workers"),
+            instance_group=self.get_query_argument("instance_group", None),
+        )
+        self.reply(await self.service.what_if(self.user, job, patch))
+
+    def _given(self, name: str) -> int | None:
+        text = self.get_query_argument(name, "")
+        try:
+            return int(text) if text else None
+        except ValueError:
+            raise InvalidRequest(f"{name} is a whole number, not {text!r}.", field=name) from None

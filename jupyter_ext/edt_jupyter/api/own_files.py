@@ -15,14 +15,7 @@ from edt_sdk.schemas.errors import NotFound, PackageError
 
 
 class OwnFiles:
-    """The files of a Jupyter server.
-
-    Args:
-        contents: its contents manager.
-
-    Raises:
-        PackageError: its files are not on a disk.
-    """
+    """The files of a Jupyter server. PackageError when its contents manager keeps them not on a disk."""
 
     def __init__(self, contents: Any) -> None:
         root = getattr(contents, "root_dir", "")
@@ -37,11 +30,7 @@ class OwnFiles:
         self.hidden = bool(getattr(contents, "allow_hidden", False))
 
     def find(self, path: str) -> Path:
-        """Return the file or folder of this path, "" for the top folder. Blocks.
-
-        Raises:
-            NotFound: there is none, or none that this server shows.
-        """
+        """Return the file or folder of this path, "" for the top folder. NotFound for a hidden one. Blocks."""
         # The system calls below would raise ValueError for it, and not OSError.
         if "\0" in path:
             raise self._not_there(path.replace("\0", "?"))

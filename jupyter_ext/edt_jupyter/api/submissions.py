@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from tempfile import _TemporaryFileWrapper
 from typing import Protocol, TypeVar, cast
 
 import msgspec
@@ -22,7 +21,7 @@ from edt_jupyter.http.base import EdtHandler, ask_again
 from edt_jupyter.http.forwarding import NotReached, Peer
 from edt_jupyter.http.peers import post_json, post_package
 from edt_sdk.packing.archive import write_archive
-from edt_sdk.packing.sources import Collected, collect
+from edt_sdk.packing.sources import Collected, SourceFile, collect
 from edt_sdk.packing.table import human_bytes
 from edt_sdk.packing.upload import Multipart
 from edt_sdk.schemas.errors import InvalidRequest, TooLarge
@@ -67,36 +66,47 @@ class PickingHandler(EdtHandler):
         return request
 
     async def again(self, job: str, request: Picked) -> tuple[Stored, JobSpec]:
-        """Return the package of that job, and the specification of a new job made from it.
-
-        Raises:
-            NotFound, NotAllowed: there is no such job, or another user owns it.
-            InvalidRequest, Unprocessable: an unknown field, or an impossible value.
-        """
+        """Return the package of that job, and the specification of a new job made from it."""
         if request.tag is not None:
             raise InvalidRequest("A job has no cells with tags.", hint="Leave tag out.", field="tag")
         found = await self.service.stored(self.user, job)
         main = {} if request.main is None else {"main": request.main}
         return found, found.changed({**request.spec, **main})
 
-    async def picked(self, path: str, request: Picked) -> tuple[Collected, JobSpec]:
-        """Return the files at that path, and the specification of the job made of them.
-
-        Raises:
-            NotFound, PackageError: no such source, or one that cannot be packed.
-            TooLarge: more than the caps allow.
-            InvalidRequest, Unprocessable: an unknown field, or an impossible value.
-        """
-        # The permission to submit jobs does not include the permission to read this server's files.
+    async def own_files(self) -> OwnFiles:
+        """Return this server's files. NotAllowed when the user may not read them."""
+        # The permission to submit jobs, or to add to the catalogue, does not include this one.
         if not await self.allowed("read", "contents"):
             raise denied("read", "contents")
-        collected = await asyncio.to_thread(self._collect, path, request)
+        return await asyncio.to_thread(OwnFiles, self.contents_manager)
+
+    async def packed(
+        self, files: Sequence[SourceFile], path: str, spec: bytes, cls: type[T], here: Callable[[Path], Awaitable[T]]
+    ) -> T:
+        """Pack the files of this server, and return the answer of `here`, or of a POST to `path` where jobs run."""
+        # On the leader next to its target, which makes the package a link instead of a copy. Other servers send it.
+        folder = self.service.uploads if self.extension.leads else None
+        with tempfile.NamedTemporaryFile(prefix="picked-", dir=folder) as package:
+            size = await asyncio.to_thread(write_archive, files, package, cap=self.caps.max_upload_bytes)
+            # The service opens the file by its name, so nothing may be left in this process's buffer.
+            package.flush()
+
+            async def there(peer: Peer) -> T:
+                # A retry after a change of the leader sends the whole package again.
+                package.seek(0)
+                said = await post_package(peer, path, Multipart(spec, package, size))
+                return msgspec.json.decode(said, type=cls)
+
+            return await self.where_jobs_run(lambda: here(Path(package.name)), there)
+
+    async def picked(self, path: str, request: Picked) -> tuple[Collected, JobSpec]:
+        """Return the files at that path, and the specification of the job made of them."""
+        collected = await asyncio.to_thread(self._collect, await self.own_files(), path, request)
         # The user's name wins over the collected one, and the packed main script over everything.
         fields = {"name": collected.name, **request.spec, "main": collected.main}
         return collected, parse_spec(msgspec.json.encode(fields))
 
-    def _collect(self, path: str, request: Picked) -> Collected:
-        files = OwnFiles(self.contents_manager)
+    def _collect(self, files: OwnFiles, path: str, request: Picked) -> Collected:
         source, caps = files.find(path), self.caps
         # A notebook is read whole to take its cells, so a huge one is refused before it is in memory.
         if source.suffix == ".ipynb" and source.is_file() and source.stat().st_size > caps.max_upload_bytes:
@@ -114,11 +124,7 @@ class PickingHandler(EdtHandler):
         return collected
 
     async def where_jobs_run(self, here: Callable[[], Awaitable[T]], there: Callable[[Peer], Awaitable[T]]) -> T:
-        """Return the answer of the server that runs the jobs, this one or another, asking again while that changes.
-
-        Raises:
-            ServerUnreachable: there is none.
-        """
+        """Return the answer of the server that runs the jobs, this one or another, asking again while that changes."""
         while True:
             # Looked up for each try, because the leader may have changed in the meantime.
             peer = await self.extension.elsewhere(self._name())
@@ -128,12 +134,6 @@ class PickingHandler(EdtHandler):
                 return await there(peer)
             except NotReached:
                 await ask_again(peer)
-
-    @property
-    def package_folder(self) -> Path | None:
-        """Return the folder of a package until it is submitted, None for the system's folder of temporary files."""
-        # On the leader next to its target, which makes the package a link instead of a copy. Other servers send it.
-        return self.service.uploads if self.extension.leads else None
 
 
 def _too_large(size: int, cap: int) -> TooLarge:
@@ -199,21 +199,8 @@ class _SubmissionsHandler(PickingHandler, path="/submissions", resource="edt:job
 
     async def _of_files(self, path: str, request: Picked) -> JobView:
         collected, spec = await self.picked(path, request)
-        with tempfile.NamedTemporaryFile(prefix="picked-", dir=self.package_folder) as package:
-            return await self._submitted(collected, spec, package)
 
-    async def _submitted(self, collected: Collected, spec: JobSpec, package: _TemporaryFileWrapper[bytes]) -> JobView:
-        size = await asyncio.to_thread(write_archive, collected.files, package, cap=self.caps.max_upload_bytes)
-        # The service opens the file by its name, so nothing may be left in this process's buffer.
-        package.flush()
+        async def submitted(package: Path) -> JobView:
+            return await self.service.submit(self.user, spec, package)
 
-        async def here() -> JobView:
-            return await self.service.submit(self.user, spec, Path(package.name))
-
-        async def there(peer: Peer) -> JobView:
-            # A retry after a change of the leader sends the whole package again.
-            package.seek(0)
-            said = await post_package(peer, "jobs", Multipart(msgspec.json.encode(spec), package, size))
-            return msgspec.json.decode(said, type=JobView)
-
-        return await self.where_jobs_run(here, there)
+        return await self.packed(collected.files, "jobs", msgspec.json.encode(spec), JobView, submitted)

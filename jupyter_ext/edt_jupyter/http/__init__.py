@@ -9,7 +9,6 @@ __all__ = [
     "authorization",
     "base",
     "forwarding",
-    "multipart",
     "peers",
     "receiving",
     "remote",

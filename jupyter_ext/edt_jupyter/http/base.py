@@ -7,6 +7,7 @@ server's Authorizer before any method of a handler runs. A handler class only na
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 import re
 from collections.abc import Mapping
@@ -25,8 +26,7 @@ from tornado.web import HTTPError
 from edt_jupyter.http.authorization import ACTIONS, answered, denied, implements
 from edt_jupyter.http.forwarding import NOT_LEADING, NotReached, Peer, Relay, forwarded_user
 from edt_jupyter.http.identity import user_of
-from edt_jupyter.http.storage_trouble import storage_failed
-from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, NotAllowed, ServerUnreachable
+from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, NotAllowed, ServerUnreachable, StorageFailed
 from edt_server.service import Service
 
 _ASK_AGAIN = 0.1
@@ -34,31 +34,21 @@ _CODES = {cls.status: code for code, cls in reversed(BY_CODE.items()) if cls.__b
 _HINTS = {
     405: "See /edt/api/spec.yaml for the verbs of each resource.",
 }
+# The errors of the system when nothing at all can be written.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_WAY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE})
 
 
-class Extension(Protocol):
-    """The part of `app.EdtApp` that handlers use. The app imports the handlers, not the reverse."""
-
+class _Extension(Protocol):
+    # The part of `app.EdtApp`, described there, that handlers use. The app imports the handlers, not the reverse.
     @property
-    def service(self) -> Service:
-        """Return the running service. Raises ServerUnreachable with the reason when it does not run."""
-
+    def service(self) -> Service: ...
     @property
-    def secret(self) -> str:
-        """Return the secret that servers over one data folder share, "" before it is known."""
-
+    def secret(self) -> str: ...
     @property
-    def leads(self) -> bool:
-        """Return True while this server runs the jobs."""
-
-    async def still_leads(self) -> bool:
-        """Return whether this server still leads, asking the store: the process may have been stopped for a while."""
-
-    async def elsewhere(self, user: str) -> Peer | None:
-        """Return the server that answers `user`, None for this one.
-
-        Raises ServerUnreachable after a while without one.
-        """
+    def leads(self) -> bool: ...
+    async def still_leads(self) -> bool: ...
+    async def elsewhere(self, user: str) -> Peer | None: ...
 
 
 class EdtHandler(ExtensionHandlerMixin, APIHandler):
@@ -85,9 +75,9 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
             setattr(cls, method.lower(), answered(vars(cls)[method.lower()]))
 
     @property
-    def extension(self) -> Extension:
+    def extension(self) -> _Extension:
         """Return the app."""
-        return cast(Extension, self.extensionapp)
+        return cast(_Extension, self.extensionapp)
 
     @property
     def service(self) -> Service:
@@ -303,7 +293,26 @@ async def ask_again(peer: Peer) -> None:
 
 def shown(error: BaseException | None) -> BaseException | None:
     """Return the error as users see it: an OSError of the disk becomes one with an explanation."""
-    return (storage_failed(error) or error) if isinstance(error, OSError) else error
+    return (_storage_failed(error) or error) if isinstance(error, OSError) else error
+
+
+def _storage_failed(error: OSError) -> StorageFailed | None:
+    """Return the error to show for an error of the file system, None for any other.
+
+    The path appears only in the server's log: users need not know where the server keeps its files.
+    """
+    why = error.strerror or str(error)
+    if error.errno in _NO_ROOM:
+        return StorageFailed(
+            f"The server has no room left where it keeps its jobs ({why}); nothing of this request was kept.",
+            hint="Delete jobs or data sets that are no longer needed, or ask the server's administrator to make room.",
+        )
+    if error.errno in _NO_WAY:
+        return StorageFailed(
+            f"The server cannot read or write where it keeps its jobs ({why}); nothing of this request was kept.",
+            hint="The server's administrator finds the path in its log, and EdtApp.data_dir in its settings.",
+        )
+    return None
 
 
 def error_body(status: int, error: BaseException | None) -> dict[str, Any]:

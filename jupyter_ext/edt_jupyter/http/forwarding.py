@@ -63,11 +63,7 @@ def introduction(secret: str, user: str) -> dict[str, str]:
 
 
 def forwarded_user(headers: HTTPHeaders, secret: str) -> str | None:
-    """Return the user that another server asks for, None for a client's own request.
-
-    Raises:
-        HTTPError: 403, it claims to be a server over this data folder, and is none.
-    """
+    """Return the user that another server asks for, None for a client's own request. 403 for a wrong secret."""
     shown = headers.get(SECRET)
     if shown is None:
         return None
@@ -78,12 +74,7 @@ def forwarded_user(headers: HTTPHeaders, secret: str) -> str | None:
 
 
 class _Answer(HTTPMessageDelegate):
-    """Pass the leader's answer to the handler's client.
-
-    Args:
-        handler: the handler that answers here.
-        stream: the connection to the leader, closed when the client has gone.
-    """
+    """Pass the leader's answer to the handler's client. The connection is closed when the client has gone."""
 
     def __init__(self, handler: RequestHandler, stream: IOStream) -> None:
         self._handler = handler
@@ -124,12 +115,7 @@ class _Answer(HTTPMessageDelegate):
 
 
 class Relay:
-    """One forwarded request, made by `begin`.
-
-    Args:
-        handler: the handler of the request, which also answers it.
-        stream: the connection to the leader.
-    """
+    """One forwarded request, made by `begin`."""
 
     def __init__(self, handler: RequestHandler, stream: IOStream) -> None:
         self._handler = handler
@@ -180,10 +166,7 @@ class Relay:
         self._read = asyncio.ensure_future(self._connection.read_response(self._answer))
 
     async def write(self, piece: bytes) -> None:
-        """Send the next piece of the body.
-
-        Pieces that the peer no longer reads are dropped, and its answer gives the reason.
-        """
+        """Send the next piece of the body. A piece that the peer no longer reads is dropped: its answer says why."""
         try:
             await self._connection.write(piece)
         except StreamClosedError:

@@ -26,12 +26,7 @@ _NO_ANSWER = 599  # tornado's word for it
 
 
 async def post_json(peer: Peer, path: str, body: bytes) -> bytes:
-    """Return the JSON answer to a POST below `/edt/api/` that changes nothing on the other server.
-
-    Raises:
-        NotReached: the server does not answer, or runs no jobs now. Ask again.
-        EdtError: the request is refused.
-    """
+    """Return the JSON answer to a POST below `/edt/api/` that changes nothing on the other server."""
     headers = {**peer.headers, "Content-Type": "application/json"}
     try:
         return await _ask(HTTPRequest(_url(peer, path), method="POST", headers=headers, body=body))
@@ -40,11 +35,7 @@ async def post_json(peer: Peer, path: str, body: bytes) -> bytes:
 
 
 async def post_package(peer: Peer, path: str, body: Multipart) -> bytes:
-    """Return the JSON answer to a POST of a package, which is not sent twice.
-
-    Raises:
-        ServerUnreachable: the connection ended without an answer. The job may have been submitted.
-    """
+    """Return the JSON answer to a POST of a package, which is not sent twice."""
     headers = {**peer.headers, "Content-Type": body.content_type, "Content-Length": str(len(body))}
     send: Any = partial(_send, body)  # tornado awaits it in spite of its annotation
     sending = HTTPRequest(_url(peer, path), method="POST", headers=headers, body_producer=send)

@@ -1,12 +1,14 @@
 """Handlers that write a request's body to the disk as it arrives, after the user was authorized.
 
-A refused upload is answered at once, before it is read. A handler makes its own sink for the bytes, and `post` finds it
-as `self.sink` when the body is complete.
+A refused upload is answered at once, before it is read. A handler makes its own sink for the bytes, and `received` gets
+it when the body is complete.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from tornado.web import stream_request_body
@@ -14,7 +16,6 @@ from tornado.web import stream_request_body
 from edt_jupyter.http.base import EdtHandler, shown
 from edt_jupyter.http.upload import check_length
 from edt_sdk.schemas.errors import EdtError
-from edt_server.settings import Settings
 
 # A refused upload is answered at once, and its body is read for a while longer: closing a socket with unread bytes
 # resets the connection, and the client might never see the answer.
@@ -40,12 +41,20 @@ Kept = TypeVar("Kept", bound=Sink)
 class ReceivingHandler(EdtHandler, Generic[Kept]):
     """Base of a handler with an upload as its POST."""
 
+    open_sink: Callable[[Path, str, int], Kept]  # given a folder, the content type, and the most bytes of files
     sink: Kept | None = None  # None after a refusal
     _lingering: asyncio.TimerHandle | None = None
     _discarded = -1  # bytes discarded since the refusal, -1 before one
 
-    def open_sink(self, content_type: str, settings: Settings) -> Kept:
-        """Return the sink of this request's body. InvalidRequest when the content type cannot be used."""
+    async def post(self) -> None:
+        """Answer a complete body."""
+        if self.sink is None:  # refused and answered
+            self.hang_up()
+        else:
+            await self.received(self.sink)
+
+    async def received(self, sink: Kept) -> None:
+        """Answer a complete body that `sink` has taken."""
         raise NotImplementedError
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
@@ -58,11 +67,11 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
         if await self.begin_forwarding():
             self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the leader's cap holds
             return
-        settings = self.service.settings
+        service, cap = self.service, self.service.settings.max_upload_bytes
         self.request.connection.set_max_body_size(1 << 62)  # type: ignore[union-attr]  # the cap is ours, with its own answer
         try:
-            check_length(self.request.headers.get("Content-Length"), settings.max_upload_bytes)
-            self.sink = self.open_sink(self.request.headers.get("Content-Type", ""), settings)
+            check_length(self.request.headers.get("Content-Length"), cap)
+            self.sink = self.open_sink(service.uploads, self.request.headers.get("Content-Type", ""), cap)
         except EdtError as error:
             await self._refuse(error)
 

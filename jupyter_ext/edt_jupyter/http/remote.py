@@ -28,16 +28,7 @@ _LAST_MOMENT = 2.0
 
 
 class Remote:
-    """The server that runs the jobs.
-
-    Args:
-        url: its address as people have it, base URL included, such as `https://hub/services/edt/`.
-        token: the token for this server's user there. "" for the Hub's token of this server.
-        environ: where the Hub's token is looked for.
-
-    Raises:
-        InvalidRequest: that is no address.
-    """
+    """The server that runs the jobs, with the token for this server's user there ("" for the Hub's token)."""
 
     def __init__(self, url: str, token: str = "", environ: Mapping[str, str] = os.environ) -> None:
         parts = urlsplit(url)

@@ -12,7 +12,6 @@ from edt_jupyter.http.base import EdtHandler, error_body
 from edt_jupyter.http.forwarding import SECRET
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
-from edt_jupyter.wmla.logon_state import Logons, logons
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.execs import Choice, Described
@@ -94,9 +93,9 @@ class WmlaHandler(EdtHandler):
                 self._by_user(self.identity_provider.user_to_cookie(user))
 
     @property
-    def logons(self) -> Logons:
+    def logons(self) -> sessions.Logons:
         """Return the records of valid and ended logons."""
-        return logons(self.settings, str(self.extensionapp.data_dir))
+        return sessions.logons(self.settings, str(self.extensionapp.data_dir))
 
     def _by_session(self, token: str) -> bool:
         """Return True when this is a session of ours. An ended session gives no access."""

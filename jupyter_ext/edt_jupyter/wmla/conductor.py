@@ -33,7 +33,7 @@ class _InstanceApplicationsHandler(WmlaHandler, path="/instances/{sigId}/applica
             for job in await self.all_described(Choice(wanted.states))
             if job.view.instance_group == group
         ]
-        self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
+        self.reply(chosen(found, wanted))
 
 
 class _DriverLogHandler(

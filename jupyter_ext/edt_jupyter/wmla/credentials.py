@@ -40,11 +40,7 @@ class Credentials:
 
 
 def read(headers: Mapping[str, str], cookie: str | None) -> Credentials | None:
-    """Return the credentials in these headers, else in our cookie, None without any or with Jupyter's own only.
-
-    Raises:
-        InvalidRequest: a Basic header that cannot be read.
-    """
+    """Return the credentials in these headers, else in our cookie, None without any or with Jupyter's own only."""
     # 2.x's notebooks send this header, dlicmd sends Bearer, and Jupyter's own clients send the scheme `token`.
     if token := headers.get("X-Auth-Token", "").strip():
         return Credentials("token", token)

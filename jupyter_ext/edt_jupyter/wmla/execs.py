@@ -1,4 +1,4 @@
-"""Execs: submit, list, show, stop, remove."""
+"""Execs: submit, list, show, stop, remove, their training log, and their result as a zip."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 from functools import partial
 
+from edt_jupyter.api import send_archive
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_jupyter.wmla.parts import Parts, form_data
 from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobView
 from edt_server.jobs import main_file
-from edt_server.settings import Settings
 from edt_server.wmla import frameworks
 from edt_server.wmla.archive import pack
 from edt_server.wmla.execs import choice, chosen, exec_object
+from edt_server.wmla.log_files import training_log
 from edt_server.wmla.request import arguments_of, job_spec
 
 _PATIENCE = 30.0
@@ -48,16 +50,11 @@ class RemovingHandler(WmlaHandler):
 
 
 class _ExecsHandler(ReceivingHandler[Parts], RemovingHandler, path="/execs", resource="edt:jobs"):
-    def open_sink(self, content_type: str, settings: Settings) -> Parts:
-        """Return a sink that writes a model's files to the disk as they arrive."""
-        return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
+    open_sink = Parts
 
-    async def post(self) -> None:
+    async def received(self, sink: Parts) -> None:
         """Start an exec."""
-        if self.sink is None:  # refused and answered
-            self.hang_up()
-            return
-        parts, fields = await asyncio.to_thread(self.sink.finish)
+        parts, fields = await asyncio.to_thread(sink.finish)
         form = form_data(fields)
         # Notebooks send a blank as %20 and the SDK as +. Tornado decodes both.
         arguments = arguments_of(self.get_query_argument("args", fields.get("args", "")), form)
@@ -68,7 +65,7 @@ class _ExecsHandler(ReceivingHandler[Parts], RemovingHandler, path="/execs", res
         packed = await asyncio.to_thread(
             pack,
             parts,
-            self.sink.folder,
+            sink.folder,
             main=main_file(spec),
             model_dir=arguments.model_dir,
             max_files=settings.max_package_files,
@@ -82,7 +79,7 @@ class _ExecsHandler(ReceivingHandler[Parts], RemovingHandler, path="/execs", res
         """List the user's execs, newest first, or in the requested order and number."""
         wanted = choice(self.query)
         found = [exec_object(job, server=self.base_address) for job in await self.all_described(wanted)]
-        self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
+        self.reply(chosen(found, wanted))
 
     async def delete(self) -> None:
         """Remove all execs of the user. Running ones are stopped first."""
@@ -111,6 +108,32 @@ class _ExecStopHandler(WmlaHandler, path="/execs/{id}/stop", resource="edt:jobs"
         found = await self.described(job)
         await self.service.stop_job(self.user, found.view.id)
         self.reply({"message": f"Exec {found.view.id} is being stopped."})
+
+
+class _ExecLogHandler(WmlaHandler, path="/execs/{id}/log", resource="edt:logs"):
+    async def get(self, job: str) -> None:
+        """Return the log as a JSON string, or as plain text where the client accepts that."""
+        found = await self.described(job)
+        log = await asyncio.to_thread(
+            training_log,
+            found.paths,
+            elastic_engine=found.view.framework == Framework.EDT,
+            kind=self.get_query_argument("logType", ""),
+            final=found.view.state.final,
+        )
+        # Only this type gives plain text. One notebook accepts octets and still parses the body as JSON.
+        if "text/plain" in self.request.headers.get("Accept", ""):
+            self.text(log)
+        else:
+            self.reply(log)
+
+
+class _ExecResultHandler(WmlaHandler, path="/execs/{id}/result", resource="edt:artifacts"):
+    async def get(self, job: str) -> None:
+        """Send the whole result folder as a zip, with its size in the header where these clients read it."""
+        found = await self.described(job)
+        # Their result tree has the output of processes only in the logs.
+        await send_archive(self, await self.service.result(self.user, found.view.id, "all", streams=False))
 
 
 class _FrameworksHandler(WmlaHandler, path="/execs/frameworks", resource="edt:cluster"):

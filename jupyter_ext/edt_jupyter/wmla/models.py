@@ -11,7 +11,6 @@ from edt_jupyter.wmla.parts import Parts
 from edt_sdk.schemas.catalogue import Model
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_server.catalogue.records import MODEL, TEMPLATE
-from edt_server.settings import Settings
 from edt_server.wmla.console import change, model_object, new_model, new_template, template_object, written
 
 
@@ -146,16 +145,11 @@ class _ModelFileHandler(_TemplateFileHandler, path="/models/files/{file}"):
 
 
 class _WeightFileHandler(ReceivingHandler[Parts], ConsoleHandler, path="/models/weightfile", resource="edt:catalogue"):
-    def open_sink(self, content_type: str, settings: Settings) -> Parts:
-        """Return a sink that writes the file to the disk."""
-        return Parts(self.service.uploads, content_type, settings.max_upload_bytes)
+    open_sink = Parts
 
-    async def post(self) -> None:
+    async def received(self, sink: Parts) -> None:
         """Keep the file. A training starts from it when it names the name in the answer as wfinit."""
-        if self.sink is None:  # refused and answered
-            self.hang_up()
-            return
-        files, _ = await asyncio.to_thread(self.sink.finish)
+        files, _ = await asyncio.to_thread(sink.finish)
         if len(files) != 1:
             raise InvalidRequest(f"The request brings {len(files)} files.", hint="Send one, in a part 'file'.")
         name = await self.service.catalogue.weights.add(self.user, files[0].path)

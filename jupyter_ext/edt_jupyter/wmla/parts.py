@@ -18,8 +18,7 @@ from urllib.parse import parse_qs
 
 from python_multipart.multipart import parse_options_header
 
-from edt_jupyter.http.multipart import MultipartReader
-from edt_jupyter.http.upload import too_large
+from edt_jupyter.http.upload import MultipartReader, too_large
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_server.wmla.archive import Part
 
@@ -31,18 +30,9 @@ _HINT = "Send multipart/form-data with the model's tar, or its script, in a part
 
 
 class Parts:
-    """A body that is being received.
+    """A body that is being received, with at most `cap` bytes of files.
 
-    Args:
-        uploads: where files are kept while a request is served.
-        content_type: content type of the request.
-        cap: most bytes of all files.
-
-    Attributes:
-        folder: folder of the files. Anything else that is put there is removed with them.
-
-    Raises:
-        InvalidRequest: the content type is neither multipart/form-data with a boundary nor a form's, nor missing.
+    The files lie in a new folder below `uploads`. Anything else that is put in `folder` is removed with them.
     """
 
     def __init__(self, uploads: Path, content_type: str, cap: int) -> None:
@@ -58,12 +48,7 @@ class Parts:
         self.folder = Path(tempfile.mkdtemp(prefix="upload-", dir=uploads))
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes of the body. Blocks.
-
-        Raises:
-            InvalidRequest: they are not what was announced.
-            TooLarge: the files are over the cap.
-        """
+        """Take the next bytes of the body. Blocks."""
         if self._body is None:
             self._plain += data
             if len(self._plain) > _MAX_FIELDS:

@@ -11,11 +11,9 @@ from edt_jupyter.wmla import (
     about,
     conductor,
     datasets,
-    exec_files,
     execs,
     logon,
     models,
-    resource_plans,
     scheduler,
     trainings,
     validations,
@@ -65,7 +63,7 @@ class WmlaUnknownHandler(_NoRoute):
     """Every other path."""
 
 
-_OTHERS = (about, datasets, exec_files, execs, models, resource_plans, scheduler, trainings, validations)
+_OTHERS = (about, datasets, execs, models, scheduler, trainings, validations)
 ROUTES: list[tuple[str, type[EdtHandler]]] = [
     *routes_of(logon, below=AUTH),
     (f"{CONDUCTOR}/auth/logon", logon.LogonHandler),

@@ -1,4 +1,7 @@
-"""The scheduler's requests of dlicmd and of 2.x's notebooks: applications, their logs, instance groups, pods."""
+"""The scheduler's requests of dlicmd and of 2.x's notebooks: applications, their logs, instance groups, pods.
+
+dlicmd reads the tree of instance groups as resource plans.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.applications import application_detail, engine_application, parallel_job
 from edt_server.wmla.execs import Choice, Described, choice, chosen
-from edt_server.wmla.plan_tree import parents
+from edt_server.wmla.plan_tree import node, parents, tree
 from edt_server.wmla.states import SCHEDULER
 
 
@@ -28,7 +31,7 @@ class _ApplicationsHandler(WmlaHandler, path="/scheduler/applications", resource
                 found = [each for each in found if each[name] == value]
         if part := query.get("search"):
             found = [each for each in found if part in each["applicationid"] or part in each["applicationname"]]
-        self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
+        self.reply(chosen(found, wanted))
 
     async def _candidates(self, query: dict[str, str], wanted: Choice) -> list[Described]:
         identifier = query.get("applicationid") or query.get("driverid")
@@ -81,7 +84,7 @@ class _EngineApplicationsHandler(WmlaHandler, path="/scheduler/engine/applicatio
         """Return the user's applications, as dlicmd lists them."""
         wanted = choice(self.query, SCHEDULER)
         found = [engine_view(self, job) for job in await self.all_described(wanted)]
-        self.reply(chosen(found, wanted, lambda each, key: each.get(key)))
+        self.reply(chosen(found, wanted))
 
 
 class _EngineApplicationHandler(WmlaHandler, path="/scheduler/engine/applications/{id}", resource="edt:jobs"):
@@ -128,6 +131,24 @@ class _KubernetesObjectsHandler(WmlaHandler, path="/scheduler/kubernetesobjects"
             raise NotFound(f"There is no {kind} {name}: there is no Kubernetes here.")
         else:
             self.reply(parallel_job(await self.described(name)))
+
+
+class _PlanTreeHandler(WmlaHandler, path="/resplans/resplantree", resource="edt:plan"):
+    async def get(self) -> None:
+        """Return the whole tree."""
+        self.reply(tree(self.service.sharing.plan))
+
+
+class _ResourcePlanHandler(WmlaHandler, path="/resplans/resplan/{name}", resource="edt:plan"):
+    async def get(self, name: str) -> None:
+        """Return one group with its settings."""
+        self.reply(node(self.service.sharing.plan, name))
+
+    async def delete(self, name: str) -> None:
+        """Remove the group. Refused while jobs are in it."""
+        group = str(node(self.service.sharing.plan, name)["id"])
+        await self.service.sharing.remove_instance_group(self.user, group)
+        self.reply({"message": f"Resource plan {group} is deleted."})
 
 
 def engine_view(handler: WmlaHandler, job: Described) -> dict[str, object]:

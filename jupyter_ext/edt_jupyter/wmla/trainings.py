@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from edt_jupyter.wmla.console import ConsoleHandler
@@ -10,6 +11,15 @@ from edt_jupyter.wmla.execs import RemovingHandler
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobView
 from edt_server.wmla.console import new_training, training_object
+
+
+def named(found: Sequence[JobView], name: str, missing: str) -> JobView:
+    """Return the job with this name (the newest of several) or id. NotFound with the sentence `missing`."""
+    for view in found:
+        if name in (view.name, view.id):
+            return view
+    names = ", ".join(dict.fromkeys(view.name for view in found)) or "none yet"
+    raise NotFound(missing, hint=f"There is {names}.")
 
 
 class ModelTrainingsHandler(ConsoleHandler):
@@ -20,13 +30,8 @@ class ModelTrainingsHandler(ConsoleHandler):
         return (await self.service.catalogue.models.get(self.user, model)).trainings
 
     async def training(self, model: str, name: str) -> JobView:
-        """Return the training with this name (the newest of several) or id. NotFound."""
-        found = await self.trainings(model)
-        for view in found:
-            if name in (view.name, view.id):
-                return view
-        names = ", ".join(dict.fromkeys(view.name for view in found)) or "none yet"
-        raise NotFound(f"The model {model} has no training {name!r}.", hint=f"There is {names}.")
+        """Return the training with this name or id. NotFound."""
+        return named(await self.trainings(model), name, f"The model {model} has no training {name!r}.")
 
 
 class _TrainingNamesHandler(ModelTrainingsHandler, path="/models/{name}/trainingnames", resource="edt:jobs"):

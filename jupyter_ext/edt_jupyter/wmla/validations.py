@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edt_jupyter.wmla.execs import RemovingHandler
-from edt_jupyter.wmla.trainings import ModelTrainingsHandler
+from edt_jupyter.wmla.trainings import ModelTrainingsHandler, named
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobState, JobView
 from edt_server.wmla.console import new_validation, validation_object
@@ -18,12 +18,7 @@ class _ValidationHandler(ModelTrainingsHandler):
 
     async def validation(self, model: str, name: str) -> JobView:
         """Return the validation with this name or id. NotFound."""
-        found = await self.validations(model)
-        for view in found:
-            if name in (view.name, view.id):
-                return view
-        names = ", ".join(dict.fromkeys(view.name for view in found)) or "none yet"
-        raise NotFound(f"The model {model} has no validation {name!r}.", hint=f"There is {names}.")
+        return named(await self.validations(model), name, f"The model {model} has no validation {name!r}.")
 
     async def shown(self, view: JobView) -> dict[str, Any]:
         """Return the validation with its result."""

@@ -6,11 +6,10 @@ that table.
 
 from __future__ import annotations
 
-import calendar
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.frameworks import framework_named
@@ -20,8 +19,6 @@ from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.wmla import ids
 from edt_server.wmla.frameworks import app_name
 from edt_server.wmla.states import EXEC, named
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +43,7 @@ class Described:
 
 
 def exec_object(job: Described, *, server: str) -> dict[str, Any]:
-    """Return the exec.
-
-    Args:
-        job: which job.
-        server: address of this server, shown where WMLA has its scheduler's.
-    """
+    """Return the exec. `server` is this server's address, shown where WMLA has its scheduler's."""
     view = job.view
     return {
         "id": view.id,
@@ -88,11 +80,6 @@ def utc(moment: float | None) -> str:
     return "" if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
-def from_utc(text: str) -> float:
-    """Return the seconds of a time that `utc` wrote."""
-    return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
-
-
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
@@ -108,11 +95,7 @@ class Choice:
 
 
 def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Choice:
-    """Parse a query: `state=A,B`, `sort_by=id:desc` or `sort=-id`, `start` or `offset`, `limit` or `length`.
-
-    Raises:
-        InvalidRequest: text that is no number.
-    """
+    """Parse a query: `state=A,B`, `sort_by=id:desc` or `sort=-id`, `start` or `offset`, `limit` or `length`."""
     state = query.get("state", "")
     words = state.replace("|", ",").split(",")
     # Each request has its own spelling: execs take sort_by=id:desc, dlicmd's applications sort=-submit_time, and the
@@ -128,19 +111,13 @@ def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Ch
     )
 
 
-def chosen(items: Sequence[T], wanted: Choice, value: Callable[[T, str], Any]) -> list[T]:
-    """Return the requested items in the requested order.
-
-    Args:
-        items: the newest first. Among equal items the newest stays first, or last in a rising order.
-        wanted: the requested part.
-        value: returns the value of an item for a sort key, None for a key that items do not have.
-    """
+def chosen(items: Sequence[dict[str, Any]], wanted: Choice) -> list[dict[str, Any]]:
+    """Return the requested items, which are given with the newest first, in the requested order."""
     found = list(items)
     if wanted.key:
         # A stable sort then keeps the newest of equal items first, or last in a rising order.
         found = found if wanted.descending else found[::-1]
-        found.sort(key=lambda item: _comparable(value(item, wanted.key)), reverse=wanted.descending)
+        found.sort(key=lambda item: _comparable(item.get(wanted.key)), reverse=wanted.descending)
     end = None if wanted.limit is None else wanted.start + wanted.limit
     return found[wanted.start : end]
 
