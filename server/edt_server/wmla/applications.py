@@ -21,13 +21,7 @@ _TYPE = "Training"
 
 
 def conductor_application(job: Described, workers: Sequence[Mapping[str, Any]], now: float) -> dict[str, Any]:
-    """Return the application as conductor shows it.
-
-    Args:
-        job: the job.
-        workers: its workers that run, as `Service.workers` gives them. The newest is shown first.
-        now: seconds since the epoch.
-    """
+    """Return the application as conductor shows it, with the job's running workers. `now` is in seconds."""
     view = job.view
     # WMLA's recordings have the newest executor first.
     newest_first = sorted(workers, key=lambda worker: int(worker["worker"]), reverse=True)
@@ -61,11 +55,7 @@ def conductor_application(job: Described, workers: Sequence[Mapping[str, Any]], 
 def application_detail(job: Described, executors: int, has_driver: bool, now: float) -> dict[str, Any]:
     """Return the application as GET /scheduler/applications lists it.
 
-    Args:
-        job: the job.
-        executors: how many workers it has had. Their logs can be read as 1 … executors.
-        has_driver: there is a driver too, with logs of its own.
-        now: seconds since the epoch.
+    `executors` is the number of workers that it has had. Their logs can be read as 1 … executors.
     """
     view = job.view
     return {
@@ -93,13 +83,7 @@ def application_detail(job: Described, executors: int, has_driver: bool, now: fl
 
 
 def engine_application(job: Described, parents: Mapping[str, str], *, gpus: bool) -> dict[str, Any]:
-    """Return the application as GET /scheduler/engine/applications shows it: times in whole seconds, 0 for not yet.
-
-    Args:
-        job: the job.
-        parents: parent of each instance group, "" for groups without one. The consumer is the path that they make.
-        gpus: slots are GPUs.
-    """
+    """Return the application as GET /scheduler/engine/applications shows it: times in whole seconds, 0 for not yet."""
     view = job.view
     consumer = path_of(view.instance_group, parents)
     units = view.max_workers // view.slots_per_unit

@@ -35,14 +35,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveLayout:
-    """The top of an archive: folders and files there, and every file's name."""
-
-    folders: frozenset[str]
-    files: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Packed:
     """One package, and the folder in it that holds the code ("" for its top)."""
 
@@ -60,9 +52,6 @@ def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_
         model_dir: the folder the request names, "" for none.
         max_files: most members of an archive to look at. `unpack` refuses an archive with more.
         max_bytes: most bytes of an archive to look at, likewise.
-
-    Raises:
-        PackageError: no file at all, two archives, or an archive that cannot be read.
     """
     if not parts and main:
         raise PackageError(
@@ -78,14 +67,15 @@ def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_
             _add(tar, singles, main, "")
         return Packed(path, "")
     archive = archives[0]
-    code_dir = code_folder(layout(archive.path, max_files, max_bytes), main=main, model_dir=model_dir)
+    folders, files = _layout(archive.path, max_files, max_bytes)
+    code_dir = _code_folder(folders, files, main=main, model_dir=model_dir)
     if not singles:
         return Packed(archive.path, code_dir)
     return Packed(_in_front(archive.path, singles, main, code_dir, folder / "with-files.tar"), code_dir)
 
 
-def layout(archive: Path, max_files: int, max_bytes: int) -> ArchiveLayout:
-    """Return the names at the top of an archive. PackageError when it cannot be read."""
+def _layout(archive: Path, max_files: int, max_bytes: int) -> tuple[set[str], set[str]]:
+    """Return the folders at the top of an archive, and the path of every file in it."""
     folders: set[str] = set()
     files: set[str] = set()
     try:
@@ -108,22 +98,22 @@ def layout(archive: Path, max_files: int, max_bytes: int) -> ArchiveLayout:
             f"The package is not a readable tar archive: {error}.",
             hint="Send a tar, gzipped or not, of the model's folder.",
         ) from None
-    return ArchiveLayout(frozenset(folders), frozenset(files))
+    return folders, files
 
 
-def code_folder(top: ArchiveLayout, *, main: str, model_dir: str) -> str:
+def _code_folder(folders: set[str], files: set[str], *, main: str, model_dir: str) -> str:
     """Return the folder that holds the code: the folder the request names, else the only one, else none."""
     # In this order: clients name the folder of their own disk, and the top folder in the tar may have another name
     # (docs/decisions/021).
-    if model_dir and model_dir in top.folders:
+    if model_dir and model_dir in folders:
         return model_dir
-    if main and main in top.files:
+    if main and main in files:
         return ""
-    with_main = [folder for folder in sorted(top.folders) if main and f"{folder}/{main}" in top.files]
+    with_main = [folder for folder in sorted(folders) if main and f"{folder}/{main}" in files]
     if len(with_main) == 1:
         return with_main[0]
-    at_top = any("/" not in name for name in top.files)
-    return next(iter(top.folders)) if len(top.folders) == 1 and not at_top else ""
+    at_top = any("/" not in name for name in files)
+    return next(iter(folders)) if len(folders) == 1 and not at_top else ""
 
 
 # --- one file ---------------------------------------------------------------------------------------------------------

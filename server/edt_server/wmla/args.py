@@ -30,26 +30,17 @@ _LEAKED = re.compile(r"json\Z|custom-columns=")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """The parsed `args` line. None and "" stand for options that are not in the line.
+    """The parsed `args` line. None and "" stand for options that are not in the line; `_READERS` names most of them.
 
     Attributes:
         text: the line as it came.
-        framework: `--exec-start`, as written.
-        main: `--model-main`, its base name.
-        model_dir: `--model-dir`, its base name.
         command: with `--user-cmd` the text after `--`, unchanged, for a shell.
-        app_name, consumer, instance_group: `--appName`, `--consumer`, `--ig`.
         datastore: `--cs-datastore-meta` as written.
         data_path: its `data_path`.
-        data_source: `--data-source`, decoded.
         max_workers: `maxWorkers` of `--edt-options`.
-        workers: `--numWorker`.
-        devices: devices per worker: `--gpuPerWorker`, or `--workerDeviceNum`.
+        devices: devices per worker.
         env: `--msd-env`, later ones win.
-        priority: `--msd-priority`.
-        pending_timeout: `--msd-pending-timeout`, seconds.
-        debug_level: `--debug-level`.
-        prebuilt: `--pbmodel-name`.
+        pending_timeout: seconds.
         script: the script's own arguments.
         behind: how many of them, the last ones, stood after `--`.
         remarks: a sentence for each option that has no meaning here.
@@ -80,12 +71,7 @@ class Arguments:
 
 
 def parse(text: str) -> Arguments:
-    """Return the parsed `text`.
-
-    Raises:
-        InvalidRequest: an option without its value, or with a value that cannot be read. `field` names the option.
-        Unprocessable: a value that can be read and never be used.
-    """
+    """Return the parsed `text`. InvalidRequest or Unprocessable for a wrong option, which `field` names."""
     # Before the line is split into words: the rules of a shell would remove the quotes inside its JSON.
     sources, line = _without_data_source(text)
     words, behind, rest = _split(line)

@@ -158,7 +158,8 @@ def new_template(body: Mapping[str, Any]) -> NewModel:
         name=required(body, "name"),
         kind="template",
         path=required(body, "path"),
-        framework=_backend(required(body, "framework")),
+        # Of the console's three libraries only PyTorch exists here.
+        framework=_engine(required(body, "framework")) or Framework.PYTORCH.value,
         description=text(body, "description"),
     )
 
@@ -170,11 +171,7 @@ def new_model(body: Mapping[str, Any]) -> tuple[NewModel, tuple[str, ...]]:
 
 
 def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tuple[str, ...]]:
-    """Return what a request changes in a template or model (None for its files only), and remarks.
-
-    Raises:
-        Unprocessable: it would have another name.
-    """
+    """Return what a request changes in a template or model (None for its files only), and remarks."""
     if text(body, "name") not in ("", name):
         raise Unprocessable(f"{name} keeps its name.", hint="Add another one, and delete this.", field="name")
     said, remarks = _settings(body)
@@ -238,11 +235,7 @@ def accelerator(framework: str) -> str:
 
 
 def new_training(body: Mapping[str, Any], *, group: str) -> tuple[ModelTraining, str, tuple[str, ...]]:
-    """Return the training that a request starts, the weights it starts from ("" for none), and remarks.
-
-    Raises:
-        InvalidRequest, Unprocessable: a field is missing, or it names an unknown engine.
-    """
+    """Return the training that a request starts, the weights it starts from ("" for none), and remarks."""
     framework = _engine(required(body, "dlFramework"))
     if body.get("distribute") is True and framework is None:
         framework = Framework.DIST.value
@@ -313,18 +306,11 @@ def training_object(view: JobView, *, server: str) -> dict[str, Any]:
     }
 
 
-# --- parts ------------------------------------------------------------------------------------------------------------
-
-
 # --- validations ------------------------------------------------------------------------------------------------------
 
 
 def new_validation(body: Mapping[str, Any]) -> tuple[str, NewValidation]:
-    """Return the name of the training that a request validates, and the validation it asks for.
-
-    Raises:
-        InvalidRequest, Unprocessable: a field is missing, or it names an unknown metric or an impossible threshold.
-    """
+    """Return the name of the training that a request validates, and the validation it asks for."""
     name, training = required(body, "valName"), required(body, "trainName")
     metrics, threshold = body.get("metrics"), body.get("threshold")
     if isinstance(metrics, list) and all(isinstance(metric, str) for metric in metrics):
@@ -404,11 +390,6 @@ def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     if word:
         said["framework"] = _ENGINES[word.lower()].value
     return said, remarks
-
-
-def _backend(word: str) -> str:
-    """Return the engine of a template. Of the console's three libraries only PyTorch exists here."""
-    return _engine(word) or Framework.PYTORCH.value
 
 
 def _engine(word: str) -> str | None:

@@ -53,11 +53,7 @@ _FIXED = ("", "fixed", "none", "constant")
 
 
 def from_console(given: Mapping[str, Any], batch_size: Any = None) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return our hyper-parameters, and remarks about names without a counterpart.
-
-    Raises:
-        InvalidRequest: a number that is none.
-    """
+    """Return our hyper-parameters, and remarks about names without a counterpart."""
     said = {key.lower(): value for key, value in given.items() if value is not None}
     found: dict[str, Any] = {}
     if "epoch" in said:

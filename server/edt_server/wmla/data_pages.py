@@ -26,11 +26,7 @@ def part_of(dataset: Dataset, name: str) -> Path:
 
 
 def rows(folder: Path, start: int, length: int) -> dict[str, Any]:
-    """Return rows of the first CSV file from `start` on. Numbers are numbers, other cells are texts.
-
-    Raises:
-        NotFound: there is no CSV file.
-    """
+    """Return rows of the first CSV file from `start` on. Numbers are numbers, other cells are texts."""
     file = next(_files(folder, {".csv"}), None)
     if file is None:
         raise NotFound(f"There is no .csv file in {folder}.", hint="The data set holds something else.")

@@ -25,17 +25,7 @@ _FIRST = "driver.stdout"
 
 
 def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: bool) -> str:
-    """Return the training's log.
-
-    Args:
-        paths: the job's files.
-        elastic_engine: it calls `FabricModel.train()`, and logs by ELog.
-        kind: "outlog", "errlog" or "outerrlog". "" for the first.
-        final: the job has ended, and its files are complete.
-
-    Raises:
-        InvalidRequest: another kind.
-    """
+    """Return the training's log of a kind, "" for the first. The files of a `final` job are complete."""
     if kind not in ("", OUT, ERR, BOTH):
         raise InvalidRequest(f"logType is {OUT}, {ERR} or {BOTH}, not {kind!r}.", field="logType")
     if elastic_engine:

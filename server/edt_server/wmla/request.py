@@ -14,6 +14,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.frameworks import SHELL, Framework, framework_named
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec
 from edt_sdk.schemas.wmla import WmlaRequest
+from edt_sdk.torchrun.command_line.options import TorchrunCommand
 from edt_server.wmla import torchelastic
 from edt_server.wmla.args import Arguments, parse
 
@@ -22,12 +23,7 @@ LEVEL_VARIABLE = "DLI_LOGGER_LEVEL"
 
 
 def arguments_of(args: str | None, form: Mapping[str, Any]) -> Arguments:
-    """Return the parsed command line of a request: its `args` query, else the `args` of its form.
-
-    Raises:
-        InvalidRequest: it is missing, or cannot be read.
-        Unprocessable: it can be read and never be followed.
-    """
+    """Return the parsed command line of a request: its `args` query, else the `args` of its form."""
     text = form.get("args") if not (args or "").strip() else args
     if not isinstance(text, str) or not text.strip():
         raise InvalidRequest(
@@ -45,35 +41,27 @@ def job_spec(
     form: Mapping[str, Any] | None = None,
     code_dir: str = "",
     slots: int = 1,
-    python: str | None = None,
 ) -> JobSpec:
-    """Return the job that a request asks for, checked.
+    """Return the job that a request asks for, checked. `slots` bounds an elastic job that names no number of workers.
 
-    Args:
-        arguments: its parsed command line.
-        sig_name: the request's `sigName`, an instance group, "" for none. `--ig` counts where there is none.
-        form: its JSON form field.
-        code_dir: the package's one top folder, "" when its files lie at the top.
-        slots: the server's slots, the bound of an elastic job that names none.
-        python: interpreter, None for the server's.
-
-    Raises:
-        InvalidRequest, Unprocessable: naming the option, the key of the form or the job's field.
+    `sig_name` is an instance group, and `--ig` counts where it is "". `code_dir` is the package's one top folder, or ""
+    where the files lie at the top.
     """
     form = form or {}
     framework = _framework(arguments)
     remarks = list(arguments.remarks)
-    elastic = torchelastic.started(arguments) if framework is Framework.TORCHRUN else None
-    arguments = arguments if elastic is None else elastic.arguments
+    torchrun: TorchrunCommand | None = None
+    if framework is Framework.TORCHRUN:
+        arguments, torchrun = torchelastic.started(arguments)
     workers, devices = _size(arguments, form, remarks)
-    if elastic is not None:
-        devices = elastic.command.per_node or devices
-        if elastic.command.nodes is not None and (workers or arguments.max_workers):
+    if torchrun is not None:
+        devices = torchrun.per_node or devices
+        if torchrun.nodes is not None and (workers or arguments.max_workers):
             remarks.append("--numWorker and maxWorkers are not used: --nnodes says how many workers there may be.")
     least, most, unit = _slots(framework, workers, devices, arguments.max_workers, slots, remarks)
     started: dict[str, Any] = {"max_workers": most, "min_workers": least, "slots_per_unit": unit}
-    if elastic is not None:
-        started = elastic.command.fields(**started)
+    if torchrun is not None:
+        started = torchrun.fields(**started)
     data_path = _data_path(arguments, form, remarks)
     if arguments.consumer:
         remarks.append(f"--consumer {arguments.consumer} is kept and shown; jobs wait in an instance group.")
@@ -89,7 +77,6 @@ def job_spec(
         instance_group=sig_name or arguments.instance_group,
         pending_timeout=arguments.pending_timeout,
         data_path=data_path,
-        python=python,
         wmla=WmlaRequest(
             args=arguments.text,
             app_name=arguments.app_name,

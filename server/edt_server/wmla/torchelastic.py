@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from edt_sdk.schemas.errors import InvalidRequest
@@ -22,25 +22,10 @@ _NEEDS_A_SHELL = re.compile(r"[;&|<>$`\n*?~(){}]")
 _OWN_RENDEZVOUS = re.compile(r"--rdzv[-_]backend(?:=|\s+)edt\b")
 
 
-@dataclass(frozen=True, slots=True)
-class TorchelasticStart:
-    """The command line of a script that torchrun starts.
+def started(arguments: Arguments) -> tuple[Arguments, TorchrunCommand]:
+    """Return the arguments without torchrun's words, and the meaning of those words.
 
-    Attributes:
-        arguments: without torchrun's words: `main` is the script, module or program, `script` its own arguments.
-        command: the meaning of torchrun's words.
-    """
-
-    arguments: Arguments
-    command: TorchrunCommand
-
-
-def started(arguments: Arguments) -> TorchelasticStart:
-    """Return the start that a line with torchrun as its `--exec-start` asks for.
-
-    Raises:
-        InvalidRequest: a script is named twice.
-        Unprocessable: an unknown option of torchrun, or an impossible value. `field` is "torchrun".
+    `main` is then the script, module or program, and `script` its own arguments.
     """
     if arguments.command:
         return _of_command(arguments)
@@ -49,24 +34,24 @@ def started(arguments: Arguments) -> TorchelasticStart:
     return _named(arguments, parse(arguments.script))
 
 
-def _among_others(arguments: Arguments) -> TorchelasticStart:
+def _among_others(arguments: Arguments) -> tuple[Arguments, TorchrunCommand]:
     # Words after `--` are the script's, even where they look like options of torchrun.
     before = arguments.script[: len(arguments.script) - arguments.behind]
     options, others = sorted_out(before)
     own = (*others, *arguments.script[len(before) :])
-    return TorchelasticStart(replace(arguments, script=own), parse(options))
+    return replace(arguments, script=own), parse(options)
 
 
-def _of_command(arguments: Arguments) -> TorchelasticStart:
+def _of_command(arguments: Arguments) -> tuple[Arguments, TorchrunCommand]:
     command = arguments.command
     if _NEEDS_A_SHELL.search(command) or _OWN_RENDEZVOUS.search(command):
-        return TorchelasticStart(arguments, parse(()))
+        return arguments, parse(())
     try:
         words = shlex.split(command)
     except ValueError:
-        return TorchelasticStart(arguments, parse(()))  # the shell reports what is wrong with it
+        return arguments, parse(())  # the shell reports what is wrong with it
     if not names_torchrun(words):
-        return TorchelasticStart(arguments, parse(()))
+        return arguments, parse(())
     found = parse(words)
     if arguments.main and found.script and PurePosixPath(found.script).name != arguments.main:
         raise InvalidRequest(
@@ -77,8 +62,6 @@ def _of_command(arguments: Arguments) -> TorchelasticStart:
     return _named(replace(arguments, command=""), found)
 
 
-def _named(arguments: Arguments, found: TorchrunCommand) -> TorchelasticStart:
+def _named(arguments: Arguments, found: TorchrunCommand) -> tuple[Arguments, TorchrunCommand]:
     """Return the arguments with the script of torchrun's command line."""
-    return TorchelasticStart(
-        replace(arguments, main=found.script or arguments.main, script=found.args, behind=0), found
-    )
+    return replace(arguments, main=found.script or arguments.main, script=found.args, behind=0), found
