@@ -48,7 +48,10 @@ def plan_of(server, runtime, said):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and server.poll() is None:
         for found in list_running_servers(str(runtime)):
-            answer = requests.get(f"{found['url']}edt/api/plan?token=secret", timeout=30)
+            try:
+                answer = requests.get(f"{found['url']}edt/api/plan?token=secret", timeout=30)
+            except requests.ConnectionError:
+                continue  # Jupyter announces its address before it listens there
             if answer.status_code == 503:
                 continue  # it is starting
             assert answer.status_code == 200, answer.text
