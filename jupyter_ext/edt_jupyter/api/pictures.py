@@ -16,7 +16,6 @@ from edt_sdk.pictures.curves import AXES
 from edt_sdk.pictures.parts.look import NARROWEST, THEMES, WIDEST, Look
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 
-SVG = "image/svg+xml"
 JOB_PICTURES = ("allocation", "loss", "efficiency", "spark")
 MACHINE_PICTURES = ("timeline", "slots", "compare", "shares")
 
@@ -46,7 +45,7 @@ class PictureHandler(EdtHandler):
         # Not JSON: APIHandler would set that type, and a browser would not show the picture.
         # The browser may cache the picture, and asks with its ETag whether it is still the same.
         self.set_header("Cache-Control", "no-cache")
-        self.finish(svg, set_content_type=f"{SVG}; charset=utf-8")
+        self.finish(svg, set_content_type="image/svg+xml; charset=utf-8")
 
     def _zone(self) -> tzinfo:
         text = self.get_query_argument("zone", "")

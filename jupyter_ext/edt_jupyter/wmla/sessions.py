@@ -4,10 +4,8 @@ A Basic password is a Jupyter token or the server's password. Checking a passwor
 correct password is remembered as a keyed digest, while this process lives and the password is not changed. Wrong ones
 are checked one at a time: guessing is slow and delays no other user.
 
-Tornado signs it with a key that all servers over one data folder share, and that changes with the server's password.
-So a token survives a restart, and no list of tokens is kept. All tokens have one length, because dlicmd overwrites the
-token in its file without truncating the file. An ended session is remembered until it would have expired, by all
-servers over the data folder.
+Tornado signs a token with a key that all servers over one data folder share, and that changes with the server's
+password. So a token survives a restart, and no list of tokens is kept.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edt_sdk.schemas.frameworks import Framework, framework_named
-from edt_sdk.schemas.job import JobState
 from edt_server.wmla import ids
 from edt_server.wmla.execs import Described, utc
 from edt_server.wmla.plan_tree import path_of
@@ -147,9 +146,6 @@ def _minutes(job: Described, now: float) -> float:
     view = job.view
     if view.started is None:
         return 0.0
-    end = view.ended if view.state in _OVER and view.ended is not None else now
+    end = view.ended if view.state.final and view.ended is not None else now
     # Minutes and not seconds: notebooks of 1.2.x read the number in that unit.
     return round(max(0.0, end - view.started) / 60, 4)
-
-
-_OVER = frozenset(state for state in JobState if state.final)

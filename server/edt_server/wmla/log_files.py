@@ -21,7 +21,6 @@ KINDS = ("launcherlog", "stdout", "stderr")
 _WORKER = re.compile(r"worker-(\d+)\.std(?:out|err)\Z")
 _PAGE = 10_000
 _CHUNK = 1 << 16
-_FIRST = "driver.stdout"
 
 
 def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: bool) -> str:
@@ -49,7 +48,7 @@ def workers_seen(paths: JobPaths) -> list[int]:
 
 def has_driver(paths: JobPaths) -> bool:
     """Return whether there is a driver's output."""
-    return (paths.streams_dir / _FIRST).exists()
+    return (paths.streams_dir / "driver.stdout").exists()
 
 
 def driver_log(paths: JobPaths, kind: str, last_lines: int | None = None) -> str:
