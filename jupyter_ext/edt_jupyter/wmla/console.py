@@ -1,4 +1,4 @@
-"""What the console's routes share: the JSON body, the instance group it names, and names of files."""
+"""What the console's routes share: the JSON body, and the instance group it names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from edt_jupyter.wmla.base import WmlaHandler
-from edt_sdk.schemas.errors import InvalidRequest, NotFound, Unprocessable
+from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_server.wmla import ids
 
 
@@ -43,13 +43,3 @@ class ConsoleHandler(WmlaHandler):
     def done(self, text: str, remarks: tuple[str, ...] = (), **more: Any) -> None:
         """Answer that the request succeeded, with remarks about fields that have no meaning here."""
         self.reply({**more, "message": " ".join([text, *remarks])})
-
-
-def split(filename: str) -> tuple[str, str]:
-    """Return the model and the file that a name such as `net/parts/layers.py` names, as the lists of files have it."""
-    owner, _, file = filename.partition("/")
-    if not file:
-        raise NotFound(
-            f"There is no file {filename}.", hint="Name it as the list of files does: the model, a slash, the file."
-        )
-    return owner, file

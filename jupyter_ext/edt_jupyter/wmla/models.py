@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from edt_jupyter.http.receiving import ReceivingHandler
-from edt_jupyter.wmla.console import ConsoleHandler, split
+from edt_jupyter.wmla.console import ConsoleHandler
 from edt_jupyter.wmla.parts import Parts
 from edt_sdk.schemas.catalogue import Model
-from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_server.catalogue.records import MODEL, TEMPLATE
 from edt_server.wmla.console import change, model_object, new_model, new_template, template_object, written
 
@@ -135,7 +135,12 @@ class _TemplateFileHandler(_EntriesHandler, path="/modeltemplates/files/{file}",
 
     async def get(self, file: str) -> None:
         """Return a file's content as a JSON string."""
-        owner, name = split(file)
+        # As the lists of files have it: the model, and a path in it.
+        owner, _, name = file.partition("/")
+        if not name:
+            raise NotFound(
+                f"There is no file {file}.", hint="Name it as the list of files does: the model, a slash, the file."
+            )
         content = await self.service.catalogue.models.file(self.user, owner, name, self.kind)
         self.reply(content.decode("utf-8", "replace"))
 
