@@ -11,6 +11,8 @@ The outpost is the process below the agent that has forked the job's workers on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from edt_sdk.schemas.wire.control import ProcessIdentity, Slot
@@ -241,21 +243,8 @@ FromAgent = Pong | SupervisorStarted | OutpostStarted | OutpostEnded
 ToOutpost = StartProcess | EndProcess | KillProcess | TellProcess | LookAtWorkers | Farewell
 FromOutpost = ProcessStarted | ProcessNotStarted | ProcessSaid | ProcessSilent | ProcessExited | Seen
 
-_encoder = msgspec.json.Encoder()
-_to_agent: msgspec.json.Decoder[ToAgent | ToOutpost] = msgspec.json.Decoder(ToAgent | ToOutpost)
-_to_client: msgspec.json.Decoder[FromAgent | FromOutpost] = msgspec.json.Decoder(FromAgent | FromOutpost)
-
-
-def encode(message: AgentAddress | AgentOrders | ToAgent | FromAgent | ToOutpost | FromOutpost) -> bytes:
-    """Return a message as JSON bytes, without a line break."""
-    return _encoder.encode(message)
-
-
-def decode_to_agent(data: bytes) -> ToAgent | ToOutpost:
-    """Return a message to an agent or an outpost. Raises msgspec.MsgspecError when it is malformed."""
-    return _to_agent.decode(data)
-
-
-def decode_to_client(data: bytes) -> FromAgent | FromOutpost:
-    """Return a message from an agent or an outpost. Raises msgspec.MsgspecError when it is malformed."""
-    return _to_client.decode(data)
+encode: Callable[[AgentAddress | AgentOrders | ToAgent | FromAgent | ToOutpost | FromOutpost], bytes]
+encode = msgspec.json.encode
+# Both raise msgspec.MsgspecError for a malformed message.
+decode_to_agent: Callable[[bytes], ToAgent | ToOutpost] = msgspec.json.Decoder(ToAgent | ToOutpost).decode
+decode_to_client: Callable[[bytes], FromAgent | FromOutpost] = msgspec.json.Decoder(FromAgent | FromOutpost).decode
