@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta
@@ -31,6 +31,7 @@ from edt_sdk.schemas.frameworks import Framework, framework_named
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView, check_max_workers, check_priority
 
 _NAME = re.compile(r"\w[\w.-]{0,99}\Z")
+DEFAULT_FRAMEWORK = Framework.EDT.value
 _LONGEST_TEXT = 2000
 _LONGEST_ARGUMENT = 4096
 # The keys that `pth_parameter_mgr` reads. A script's own settings are its arguments.
@@ -150,7 +151,29 @@ class DatasetDetails(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileEntry, ...]
 
 
-class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a model that a client gives, None where it gives none."""
+
+    description: str | None = None
+    main: str | None = None
+    framework: str | None = None
+    args: tuple[str, ...] | None = None
+    hyperparameters: dict[str, Any] | None = None
+    dataset: str | None = None
+    max_workers: int | None = None
+
+    def check(self) -> Self:
+        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
+        _check_training(self)
+        _check_text(self.description or "")
+        if self.main is not None:
+            check_inside(self.main, "main")
+            if not self.main:
+                raise InvalidRequest("main is empty.", hint="Name the script, or leave it out.", field="main")
+        return self
+
+
+class NewModel(ModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model to be added. Its code comes from an upload, from `path`, `source` or `template`, exactly one of these.
 
     Attributes:
@@ -168,44 +191,27 @@ class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
 
     name: CatalogueName
-    description: str | None = None
     path: str | None = None
     source: str | None = None
     template: str | None = None
     kind: KindName = EntryKind.MODEL.value
-    main: str | None = None
-    framework: str | None = None
-    args: tuple[str, ...] | None = None
-    hyperparameters: dict[str, Any] | None = None
-    dataset: str | None = None
-    max_workers: int | None = None
 
-    def check(self) -> NewModel:
+    def check(self) -> Self:
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         check_name(self.name, "model")
         if self.kind not in list(EntryKind):
             raise Unprocessable(f"kind is 'model' or 'template', not {self.kind!r}.", field="kind")
-        _check_settings(self)
-        return self
+        return super().check()
 
 
-class ModelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelChange(ModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A change of a model's settings. None leaves a field as it is. `hyperparameters` are replaced as a whole."""
 
-    description: str | None = None
-    main: str | None = None
-    framework: str | None = None
-    args: tuple[str, ...] | None = None
-    hyperparameters: dict[str, Any] | None = None
-    dataset: str | None = None
-    max_workers: int | None = None
-
-    def check(self) -> ModelChange:
+    def check(self) -> Self:
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         if all(getattr(self, field) is None for field in self.__struct_fields__):
             raise InvalidRequest("Nothing to change.", hint=f"Give {', '.join(self.__struct_fields__)}.")
-        _check_settings(self)
-        return self
+        return super().check()
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,7 +286,7 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def check(self) -> ModelTraining:
         """Return self, or raise InvalidRequest or Unprocessable naming the field. `JobSpec.check` checks the rest."""
-        _check_settings(self)
+        _check_training(self)
         check_priority(self.priority)
         return self
 
@@ -328,8 +334,8 @@ def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _check_settings(given: NewModel | ModelChange | ModelTraining) -> None:
-    """Check the settings that the three have in common."""
+def _check_training(given: ModelSettings | ModelTraining) -> None:
+    """Check the settings that both have."""
     if given.framework is not None:
         framework_named(given.framework)
     if given.max_workers is not None:
@@ -340,18 +346,8 @@ def _check_settings(given: NewModel | ModelChange | ModelTraining) -> None:
         check_name(given.dataset, "data set")
     if any(len(word) > _LONGEST_ARGUMENT or "\0" in word for word in given.args or ()):
         raise InvalidRequest(f"An argument has at most {_LONGEST_ARGUMENT} characters and no NUL.", field="args")
-    if isinstance(given, ModelTraining):
-        return
-    _check_text(given.description or "")
-    if given.main is not None:
-        check_inside(given.main, "main")
-        if not given.main:
-            raise InvalidRequest("main is empty.", hint="Name the script, or leave it out.", field="main")
 
 
 def _check_text(text: str) -> None:
     if len(text) > _LONGEST_TEXT:
         raise InvalidRequest(f"description has at most {_LONGEST_TEXT} characters.", field="description")
-
-
-DEFAULT_FRAMEWORK = Framework.EDT.value

@@ -32,6 +32,7 @@ LONGEST_TAG = 40
 # The settings by which the scheduler divides slots. It never sees the others, which may change after the job has ended.
 SCHEDULED = ("priority", "max_workers", "instance_group")
 T = TypeVar("T")
+Refusal = type[InvalidRequest] | type[Unprocessable]
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Where msgspec names the wrong field: "… field `shar` …", "… - at `$.instance_groups[0].share`".
 _FIELD = re.compile(r"field `(?P<named>[^`]+)`|at `\$\.(?:[^`]*\.)?(?P<at>\w+)(?:\[[^`\]]*\])*`")
@@ -483,35 +484,30 @@ class JobView(JobSettings, frozen=True, kw_only=True):
 
 def parse_spec(data: bytes | str) -> JobSpec:
     """Return a checked JobSpec from JSON, or raise InvalidRequest with the name of the wrong field."""
-    return _parse(data, JobSpec).check()
+    return parse_change(data, JobSpec, InvalidRequest).check()
 
 
 def parse_patch(data: bytes | str) -> JobPatch:
-    """Return a checked JobPatch from JSON.
-
-    Raises:
-        InvalidRequest: the body is not JSON, or changes nothing.
-        Unprocessable: a field is unknown or has a wrong value. The error names it.
-    """
+    """Return a checked JobPatch from JSON. Raises as `parse_change`, and InvalidRequest when it changes nothing."""
     return parse_change(data, JobPatch).check()
 
 
 def parse_resume(data: bytes | str) -> JobResume:
     """Return a checked JobResume from JSON or an empty body, or raise InvalidRequest naming the wrong field."""
-    return (_parse(data, JobResume) if data else JobResume()).check()
+    return (parse_change(data, JobResume, InvalidRequest) if data else JobResume()).check()
 
 
-def parse_change(data: bytes | str, cls: type[T]) -> T:
-    """Return a `cls` from the JSON of a change, not checked yet.
+def parse_change(data: bytes | str, cls: type[T], misfit: Refusal = Unprocessable) -> T:
+    """Return a `cls` from JSON, not checked yet.
 
     Raises:
         InvalidRequest: the body is not JSON.
-        Unprocessable: a field is unknown or has a wrong value. `field` names it.
+        misfit: a field is unknown or has a wrong value. `field` names it.
     """
     try:
         return msgspec.json.decode(data, type=cls)
     except msgspec.ValidationError as wrong:
-        raise _misfit(wrong, Unprocessable) from None
+        raise _misfit(wrong, misfit) from None
     except msgspec.DecodeError as wrong:
         raise InvalidRequest(f"The body is not JSON: {wrong}.") from None
 
@@ -524,18 +520,9 @@ def convert_change(value: Any, cls: type[T]) -> T:
         raise _misfit(wrong, Unprocessable) from None
 
 
-def _misfit(wrong: msgspec.ValidationError, cls: type[InvalidRequest] | type[Unprocessable]) -> EdtError:
+def _misfit(wrong: msgspec.ValidationError, cls: Refusal) -> EdtError:
     text = str(wrong)
     # msgspec names the field only in its message.
     found = _FIELD.search(text)
     ids = {"field": found["named"] or found["at"]} if found else {}
     return cls(f"{text.replace('$.', '').rstrip('.')}.", **ids)
-
-
-def _parse(data: bytes | str, cls: type[T]) -> T:
-    try:
-        return msgspec.json.decode(data, type=cls)
-    except msgspec.ValidationError as wrong:
-        raise _misfit(wrong, InvalidRequest) from None
-    except msgspec.DecodeError as wrong:
-        raise InvalidRequest(f"The body is not JSON: {wrong}.") from None

@@ -481,17 +481,7 @@ export interface INewDataset {
 
 /** A model to be added. Its code comes from an upload, from `path`, `source` or `template`, exactly one of these. */
 export interface INewModel {
-  /** 1 to 100 letters, digits, dots, dashes and underscores. */
-  name: string;
   description?: string | null;
-  /** A folder, script or archive of the server's data folder, relative to it or absolute. */
-  path?: string | null;
-  /** A folder, script or notebook of the Jupyter server's own files, as its file browser names it. */
-  source?: string | null;
-  /** A model or template to copy the code from, and the settings that are not given here. */
-  template?: string | null;
-  /** "model", or "template" for code that is only the beginning of models. */
-  kind?: 'model' | 'template';
   /** Main script, relative to the folder. null where there is only one candidate. */
   main?: string | null;
   /** What runs the script, see `Framework`. */
@@ -504,6 +494,16 @@ export interface INewModel {
   dataset?: string | null;
   /** The default maximum of slots of a training. */
   max_workers?: number | null;
+  /** 1 to 100 letters, digits, dots, dashes and underscores. */
+  name: string;
+  /** A folder, script or archive of the server's data folder, relative to it or absolute. */
+  path?: string | null;
+  /** A folder, script or notebook of the Jupyter server's own files, as its file browser names it. */
+  source?: string | null;
+  /** A model or template to copy the code from, and the settings that are not given here. */
+  template?: string | null;
+  /** "model", or "template" for code that is only the beginning of models. */
+  kind?: 'model' | 'template';
 }
 
 /** A request for a validation. */
