@@ -21,20 +21,6 @@ _MAGIC = re.compile(r"(?:^|=\s*|^\s+)(%{1,2})(edt_\w+)[ \t]+(?P<rest>[^\n]*)\Z",
 _SOURCES = (".py", ".ipynb")
 
 
-class JobNames:
-    """Ids of jobs that this session has seen, newest first."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-
-    def remember(self, names: Iterable[str]) -> None:
-        """Add ids."""
-        self._names.update(dict.fromkeys(names))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(reversed(self._names))
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known without asking: jobs by id or variable, and instance groups."""
@@ -44,12 +30,7 @@ class Known:
 
 
 def completer(find: Callable[[str], Any], known: Callable[[], Known]) -> Callable[[CompletionContext], Any]:
-    """A matcher for magics.
-
-    Args:
-        find: the function of a magic by its name, None when there is none.
-        known: what may be named, looked at with each key press.
-    """
+    """Return a matcher for magics. `find` returns a magic's function, and `known` is called with each key press."""
 
     @context_matcher(identifier="edt_sdk")  # type: ignore[untyped-decorator]
     def complete(context: CompletionContext) -> SimpleMatcherResult:
