@@ -11,14 +11,13 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import msgspec
 
 from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.job import Job
 from edt_sdk.client.job_list import JobList
-from edt_sdk.client.outlook import Outlook, PackagePreview
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display.answers import WhatIfAnswer
@@ -28,10 +27,10 @@ from edt_sdk.display.readings import Timeline
 from edt_sdk.http.connection import Params
 from edt_sdk.packing.archive import write_archive
 from edt_sdk.packing.sources import Collected, Source, collect
-from edt_sdk.packing.table import packing_table
+from edt_sdk.packing.table import listing, packing_table
 from edt_sdk.packing.upload import QUIET_VARIABLE, Multipart, upload_progress
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.forecast import PackedFile
+from edt_sdk.schemas.forecast import Forecast, PackedFile, Preview
 from edt_sdk.schemas.frameworks import SHELL, Framework
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView, tags_of
 from edt_sdk.torchrun.command_line.submission import start_of
@@ -41,6 +40,21 @@ if TYPE_CHECKING:
 
 # Names under which tokens of servers travel in the environment of kernels.
 _SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
+
+
+class Outlook(Forecast, frozen=True, kw_only=True):
+    """A `Forecast` with its sentence as its repr. `Forecast` describes its fields."""
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class PackagePreview(Preview, frozen=True, kw_only=True):
+    """A `Preview` with the list of its files and the forecast as its repr. `Preview` describes its fields."""
+
+    def __repr__(self) -> str:
+        files = [(file.name, file.size) for file in self.files]
+        return f"{listing('Would pack', files, self.main, notes=self.notes)}\n{self.forecast.text}"
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -162,32 +176,8 @@ class Client(CatalogueClient, PlanClient):
             InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
             NotFound, NotAllowed: no such `warm_start` job or `dataset`, or the job belongs to another user.
         """
-        spec, collected = self._specified(
-            source,
-            main=main,
-            tag=tag,
-            name=name,
-            max_workers=max_workers,
-            min_workers=min_workers,
-            slots_per_unit=slots_per_unit,
-            pending_timeout=pending_timeout,
-            priority=priority,
-            instance_group=instance_group,
-            mode=mode,
-            seed=seed,
-            threads_per_slot=threads_per_slot,
-            warm_start=warm_start,
-            framework=framework,
-            command=command,
-            torchrun=torchrun,
-            data_path=data_path,
-            dataset=dataset,
-            notes=notes,
-            tags=tags,
-            args=args,
-            env=env,
-            python=python,
-        )
+        given: Mapping[str, Any] = locals()
+        spec, collected = self._specified(source, **{name: given[name] for name in SubmitOptions.__annotations__})
         return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
 
     def preview(self, source: Source, **options: Unpack[SubmitOptions]) -> PackagePreview:
@@ -223,10 +213,7 @@ class Client(CatalogueClient, PlanClient):
     ) -> Outlook:
         """Return when such a job would start, and on how many slots, or why never. Nothing is submitted.
 
-        The forecast assumes that no other job arrives. The arguments are those of `submit`.
-
-        Raises:
-            InvalidRequest, Unprocessable: an argument cannot be used.
+        The forecast assumes that no other job arrives. Arguments and errors are those of `submit`.
         """
         sizes = {"max_workers": max_workers, "min_workers": min_workers, "slots_per_unit": slots_per_unit}
         start = start_of(framework, torchrun, main="main.py", args=(), **sizes)
@@ -246,14 +233,12 @@ class Client(CatalogueClient, PlanClient):
 
         `ready` is True when it has jupyter-edt. `kernels` has `{"name", "display_name"}` of its kernels.
         """
-        found: list[dict[str, Any]] = self._connection.json("GET", "interpreters")["interpreters"]
-        return found
+        return cast("list[dict[str, Any]]", self._connection.json("GET", "interpreters")["interpreters"])
 
     def _foretold(self, spec: JobSpec) -> Outlook:
         return msgspec.convert(self._connection.json("POST", "forecasts", body=spec), Outlook)
 
     def _specified(self, source: Source, **options: Unpack[SubmitOptions]) -> tuple[JobSpec, Collected]:
-        """Return the job's specification and its files. Nothing is sent."""
         said: dict[str, Any] = {"max_workers": 1, "min_workers": 1, "slots_per_unit": 1, **options}
         python = said.pop("python", None)
         main, name, command = said.pop("main", None), said.pop("name", None), said.pop("command", ())
@@ -366,8 +351,7 @@ class Client(CatalogueClient, PlanClient):
 
     def stop_all(self) -> list[str]:
         """Stop all my jobs and return their ids."""
-        ids: list[str] = self._connection.json("POST", "jobs/stop")["jobs"]
-        return ids
+        return cast("list[str]", self._connection.json("POST", "jobs/stop")["jobs"])
 
     def cluster(self) -> Cluster:
         """Return slots, groups, jobs and the reasons of waiting jobs: a dict with a readable repr, see `Cluster`."""

@@ -371,7 +371,7 @@ def _check_settings(values: dict[str, Any]) -> None:
             _CHECKS[name](value)
 
 
-class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a job goes on.
 
     Attributes:
