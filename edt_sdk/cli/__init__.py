@@ -24,10 +24,7 @@ from typing import NoReturn
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
 
 # One file per group of verbs. Each has `add(subparsers, common)`.
-GROUPS = (
-    "submitting", "cloning", "jobs", "reading", "validating", "picturing", "sharing", "catalogue", "machine",
-    "simulating",
-)  # fmt: skip
+GROUPS = ("submitting", "jobs", "reading", "picturing", "sharing", "catalogue", "machine", "simulating")
 
 # Verbs that take a script's own arguments after `--`.
 TAKING_ARGS = ("submit", "clone", "model add", "model train", "model update")

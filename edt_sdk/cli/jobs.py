@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, table
+from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, show, table
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume
@@ -15,18 +15,15 @@ _WHAT_IF = "Tell who would hold how many slots, and when the job would end, with
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
-    listing = add_verb(verbs, common, "list", run_list, "List jobs, newest first.")
-    listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    listing = add_verb(verbs, common, "list", run_list, "List jobs, newest first.", output="table")
     listing.add_argument("--all", action="store_true", help="other users' jobs as well")
     listing.add_argument("--state", help="only jobs in this state")
     listing.add_argument("--tag", help="only jobs with this tag")
     listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 1000)")
     listing.add_argument("--before", metavar="ID", help="only jobs older than this one")
-    get = add_verb(verbs, common, "get", run_get, "Show a job.", job="the job")
-    get.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    add_verb(verbs, common, "get", run_get, "Show a job.", job="the job", output="text")
     update = add_verb(verbs, common, "update", run_update, "Change the settings of a job.", job="the job")
-    what_if = add_verb(verbs, common, "what-if", run_what_if, _WHAT_IF, job="the job")
-    what_if.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    what_if = add_verb(verbs, common, "what-if", run_what_if, _WHAT_IF, job="the job", output="text")
     add_options(update, JobPatch, *JobPatch.__struct_fields__, unset=True)
     add_options(what_if, JobPatch, *SCHEDULED, unset=True)
     stop = add_verb(verbs, common, "stop", run_stop, "End jobs; logs and checkpoints stay.")
@@ -71,15 +68,12 @@ def run_list(arguments: argparse.Namespace) -> int:
 def run_get(arguments: argparse.Namespace) -> int:
     """`edt get`."""
     found = job(arguments)
-    if arguments.output == "json":
-        print_json(found.view)
-    else:
-        print(found)
-        if found.tags:
-            print(f"Tags: {', '.join(found.tags)}")
-        if found.notes:
-            print(f"Notes: {found.notes}")
-    return 0
+    lines = [str(found)]
+    if found.tags:
+        lines.append(f"Tags: {', '.join(found.tags)}")
+    if found.notes:
+        lines.append(f"Notes: {found.notes}")
+    return show(arguments, found.view, "\n".join(lines))
 
 
 def run_update(arguments: argparse.Namespace) -> int:
@@ -91,11 +85,7 @@ def run_update(arguments: argparse.Namespace) -> int:
 def run_what_if(arguments: argparse.Namespace) -> int:
     """`edt what-if`."""
     answer = job(arguments).what_if(**given(arguments, SCHEDULED))
-    if arguments.output == "json":
-        print_json(answer)
-    else:
-        print(answer)
-    return 0
+    return show(arguments, answer, answer)
 
 
 def run_stop(arguments: argparse.Namespace) -> int:

@@ -1,10 +1,11 @@
-"""The verbs that read one job: logs, metrics, story, workers, checkpoints, download."""
+"""The verbs that read one job: logs, metrics, story, workers, checkpoints, validation, download."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
-from edt_sdk.cli.session import Verbs, add_verb, job, print_json, table
+from edt_sdk.cli.session import Verbs, add_verb, job, show, table
 from edt_sdk.formatting.number_words import clock, zone
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 
@@ -24,9 +25,9 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         ("story", run_story, "Tell what happened to a job."),
         ("workers", run_workers, "List a job's workers."),
         ("checkpoints", run_checkpoints, "List a job's checkpoints."),
+        ("validation", run_validation, "Print what a validation came to."),
     ):
-        verb = add_verb(verbs, common, name, run, says, job="the job")
-        verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
+        add_verb(verbs, common, name, run, says, job="the job", output="text")
     download = add_verb(verbs, common, "download", run_download, "Fetch a job's results as a zip.", job="the job")
     download.add_argument("-d", "--directory", default=".", metavar="DIR", help="where to (default: here)")
     download.add_argument("--part", choices=PARTS, default="all")
@@ -45,45 +46,36 @@ def run_logs(arguments: argparse.Namespace) -> int:
 def run_metrics(arguments: argparse.Namespace) -> int:
     """`edt metrics`."""
     found = job(arguments).metrics()
-    if arguments.output == "json":
-        print_json({"train": found.train, "test": found.test})
-    else:
-        print(found)
-    return 0
+    return show(arguments, {"train": found.train, "test": found.test}, found)
 
 
 def run_story(arguments: argparse.Namespace) -> int:
     """`edt story`."""
     story = job(arguments).story()
-    if arguments.output == "json":
-        print_json({"events": list(story)})
-    else:
-        print(story)
-    return 0
+    return show(arguments, {"events": list(story)}, story)
 
 
 def run_workers(arguments: argparse.Namespace) -> int:
     """`edt workers`."""
     workers = job(arguments).workers()
-    if arguments.output == "json":
-        print_json({"workers": workers})
-        return 0
     names = ("worker", "slot", "host", "pid", "rank", "generation")
     rows = [["-" if worker.get(name) is None else worker[name] for name in names] for worker in workers]
-    print(table([name.upper() for name in names], rows))
-    return 0
+    return show(arguments, {"workers": workers}, table([name.upper() for name in names], rows))
 
 
 def run_checkpoints(arguments: argparse.Namespace) -> int:
     """`edt checkpoints`."""
     checkpoints = job(arguments).checkpoints()
-    if arguments.output == "json":
-        print_json({"checkpoints": checkpoints})
-        return 0
     names = ("name", "kind", "training", "epoch", "update", "bytes")
     rows = [[*("-" if c.get(name) is None else c[name] for name in names), clock(c["time"])] for c in checkpoints]
-    print(table([*(name.upper() for name in names), f"TIME ({zone()})"], rows))
-    return 0
+    head = [*(name.upper() for name in names), f"TIME ({zone()})"]
+    return show(arguments, {"checkpoints": checkpoints}, table(head, rows))
+
+
+def run_validation(arguments: argparse.Namespace) -> int:
+    """`edt validation`."""
+    found = job(arguments).validation()
+    return show(arguments, asdict(found), found)
 
 
 def run_download(arguments: argparse.Namespace) -> int:

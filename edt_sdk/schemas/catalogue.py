@@ -58,7 +58,9 @@ class EntryKind(StrEnum):
     TEMPLATE = "template"
 
 
-DatasetTypeName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in DatasetType]})]
+DatasetTypeName = Annotated[
+    str, Meta(extra_json_schema={"enum": [each.value for each in DatasetType]}, extra={"metavar": "T"})
+]
 CatalogueName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
 KindName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in EntryKind]})]
 
@@ -152,7 +154,17 @@ class DatasetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a model that a client gives, None where it gives none."""
+    """The settings of a model that a client gives, None where it gives none.
+
+    Attributes:
+        description: for people.
+        main: main script, relative to the folder. Needed only where there is more than one candidate.
+        framework: what runs the script (of a new model edtPyTorch).
+        args: the script's own arguments.
+        hyperparameters: some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`.
+        dataset: the default data set of a training, "" for none.
+        max_workers: the default maximum of slots of a training (of a new model 1).
+    """
 
     description: str | None = None
     main: str | None = None
@@ -182,12 +194,6 @@ class NewModel(ModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
         source: a folder, script or notebook of the Jupyter server's own files, as its file browser names it.
         template: a model or template to copy the code from, and the settings that are not given here.
         kind: "model", or "template" for code that is only the beginning of models.
-        main: main script, relative to the folder. None where there is only one candidate.
-        framework: what runs the script, see `Framework`.
-        args: the script's own arguments.
-        hyperparameters: some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`.
-        dataset: the default data set of a training, "" for none.
-        max_workers: the default maximum of slots of a training.
     """
 
     name: CatalogueName
@@ -263,9 +269,9 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         name: the job's name, by default the model's.
-        framework: the training engine.
-        dataset: a registered data set, "" for none.
-        max_workers: most slots the job may hold at once.
+        framework: the training engine (default: the model's).
+        dataset: a registered data set (default: the model's), "" for none.
+        max_workers: most slots the job may hold at once (default: the model's).
         args: the script's arguments, in place of the model's.
         hyperparameters: over the model's, key by key.
         priority, instance_group, mode, seed, env, warm_start: as in `JobSpec`.

@@ -55,7 +55,7 @@ def options(struct: Struct, names: Iterable[str], *, unset: bool = False) -> Ite
 
 def _option(field: msgspec.inspect.Field, words: str, *, unset: bool) -> dict[str, Any]:
     kind, meta = _bare(field.type)
-    if not unset and field.default not in (msgspec.NODEFAULT, None, "", ()):
+    if not unset and field.default is not False and field.default not in (msgspec.NODEFAULT, None, "", ()):
         words += f" (default {field.default})"
     # argparse formats help texts with %, so that a plain percent sign would be an error.
     option: dict[str, Any] = {"help": words.replace("`", "").replace("%", "%%")}
@@ -64,6 +64,8 @@ def _option(field: msgspec.inspect.Field, words: str, *, unset: bool) -> dict[st
         option["metavar"] = extra["metavar"]
     elif choices:
         option["choices"] = tuple(choices)
+    if isinstance(kind, msgspec.inspect.BoolType):
+        return option | {"action": argparse.BooleanOptionalAction}
     if isinstance(kind, msgspec.inspect.DictType):
         return option | {"action": "append", "type": variable}
     if parser := extra.get("parser") or _PARSERS.get(type(kind)):
