@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.args = script_args or []
     arguments.said_args = script_args is not None
     try:
-        code: int = arguments.run(arguments)
+        code: int = arguments.run(arguments) or 0
         # Flush here, so that a closed pipe raises within this `try` and not at the interpreter's exit.
         sys.stdout.flush()
     except EdtError as refused:

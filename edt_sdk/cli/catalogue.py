@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from edt_sdk.cli.session import Verbs, add_actions, add_options, add_verb, client, print_json, show, table
+from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, print_json, show, table
 from edt_sdk.schemas.catalogue import ModelChange, ModelTraining, NewDataset, NewModel
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import given
@@ -22,27 +22,27 @@ _OF_MODEL, _OF_JOB = ("framework", "dataset", "max_workers"), ("priority", "inst
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
     actions = add_actions(verbs, "dataset", "Register, list and delete data sets.")
-    adding = _named(actions, common, "add", run_dataset_add, "Register a data set; prints its name.")
+    adding = _named(actions, common, "add", _run_dataset_add, "Register a data set; prints its name.")
     adding.add_argument("source", metavar="SOURCE", nargs="?", help="a folder or file of this machine, which is sent")
     add_options(adding, NewDataset, *_DATASET)
-    add_verb(actions, common, "list", run_dataset_list, "List my data sets.", output="table")
-    _named(actions, common, "show", run_dataset_show, "Show a data set with its jobs and files.")
-    _named(actions, common, "delete", run_dataset_delete, "Remove a data set; a folder of the data folder stays.")
+    add_verb(actions, common, "list", _run_dataset_list, "List my data sets.", output="table")
+    _named(actions, common, "show", _run_dataset_show, "Show a data set with its jobs and files.")
+    _named(actions, common, "delete", _run_dataset_delete, "Remove a data set; a folder of the data folder stays.")
 
     actions = add_actions(verbs, "model", "Add, list, change, train and delete models.")
-    adding = _named(actions, common, "add", run_model_add, "Add a model; prints its name.")
+    adding = _named(actions, common, "add", _run_model_add, "Add a model; prints its name.")
     adding.usage = "edt model add NAME (SOURCE | --path P | --template T) [options] [-- ARG …]"
     says = "a folder, a .py file or an .ipynb file, which is sent"
     adding.add_argument("source", metavar="SOURCE", nargs="?", help=says)
     add_options(adding, NewModel, "path", "template", *_MODEL)
     adding.add_argument("--as-template", action="store_true", help="it is only the beginning of models")
-    add_verb(actions, common, "list", run_model_list, "List my models and templates.", output="table")
-    _named(actions, common, "show", run_model_show, "Show a model with its trainings and files.")
-    changing = _named(actions, common, "update", run_model_update, "Change a model, for trainings to come.")
+    add_verb(actions, common, "list", _run_model_list, "List my models and templates.", output="table")
+    _named(actions, common, "show", _run_model_show, "Show a model with its trainings and files.")
+    changing = _named(actions, common, "update", _run_model_update, "Change a model, for trainings to come.")
     changing.usage = "edt model update NAME [options] [-- ARG …]"
     add_options(changing, ModelChange, *_MODEL)
     says = "Train a model. Prints the job's id, alone, on stdout."
-    training = _named(actions, common, "train", run_model_train, says)
+    training = _named(actions, common, "train", _run_model_train, says)
     training.usage = "edt model train NAME [options] [-- ARG …]"
     add_options(training, ModelTraining, *_OF_MODEL)
     add_options(training, JobSpec, *_OF_JOB)
@@ -52,47 +52,37 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
             "--hyperparameter", action="append", default=[], metavar="K=V", dest="hyperparameters",
             help='such as epochs=3 or optimizer={"name": "SGD", "lr": 0.1}; repeatable',
         )  # fmt: skip
-    deleting = _named(actions, common, "delete", run_model_delete, "Remove a model; its trainings stay.")
+    deleting = _named(actions, common, "delete", _run_model_delete, "Remove a model; its trainings stay.")
     deleting.add_argument("--template", action="store_true", help="the template of that name")
 
 
-def _named(
-    actions: Verbs, common: argparse.ArgumentParser, name: str, run: Callable[[argparse.Namespace], int], says: str
-) -> argparse.ArgumentParser:
+def _named(actions: Verbs, common: argparse.ArgumentParser, name: str, run: Run, says: str) -> argparse.ArgumentParser:
     parser = add_verb(actions, common, name, run, says)
     parser.add_argument("name", metavar="NAME")
     return parser
 
 
-def run_dataset_add(arguments: argparse.Namespace) -> int:
-    """`edt dataset add`."""
+def _run_dataset_add(arguments: argparse.Namespace) -> None:
     print(client(arguments).add_dataset(arguments.name, arguments.source, **given(arguments, _DATASET)).name)
-    return 0
 
 
-def run_dataset_list(arguments: argparse.Namespace) -> int:
-    """`edt dataset list`."""
+def _run_dataset_list(arguments: argparse.Namespace) -> None:
     from edt_sdk.display.catalogue_view import DATASET_HEAD, dataset_cells
 
     found = client(arguments).datasets()
-    return show(arguments, {"datasets": list(found)}, table(DATASET_HEAD, [dataset_cells(item) for item in found]))
+    show(arguments, {"datasets": list(found)}, table(DATASET_HEAD, [dataset_cells(item) for item in found]))
 
 
-def run_dataset_show(arguments: argparse.Namespace) -> int:
-    """`edt dataset show`."""
+def _run_dataset_show(arguments: argparse.Namespace) -> None:
     print_json(client(arguments).dataset(arguments.name))
-    return 0
 
 
-def run_dataset_delete(arguments: argparse.Namespace) -> int:
-    """`edt dataset delete`."""
+def _run_dataset_delete(arguments: argparse.Namespace) -> None:
     client(arguments).delete_dataset(arguments.name)
     print(arguments.name)
-    return 0
 
 
-def run_model_add(arguments: argparse.Namespace) -> int:
-    """`edt model add`."""
+def _run_model_add(arguments: argparse.Namespace) -> None:
     made = client(arguments).add_model(
         arguments.name,
         arguments.source,
@@ -102,41 +92,31 @@ def run_model_add(arguments: argparse.Namespace) -> int:
         **_settings(arguments, _MODEL),
     )
     print(made.name)
-    return 0
 
 
-def run_model_list(arguments: argparse.Namespace) -> int:
-    """`edt model list`."""
+def _run_model_list(arguments: argparse.Namespace) -> None:
     from edt_sdk.display.catalogue_view import MODEL_HEAD, model_cells
 
     found = client(arguments).models()
-    return show(arguments, {"models": list(found)}, table(MODEL_HEAD, [model_cells(item) for item in found]))
+    show(arguments, {"models": list(found)}, table(MODEL_HEAD, [model_cells(item) for item in found]))
 
 
-def run_model_show(arguments: argparse.Namespace) -> int:
-    """`edt model show`."""
+def _run_model_show(arguments: argparse.Namespace) -> None:
     print_json(client(arguments).model(arguments.name))
-    return 0
 
 
-def run_model_update(arguments: argparse.Namespace) -> int:
-    """`edt model update`."""
+def _run_model_update(arguments: argparse.Namespace) -> None:
     print(client(arguments).update_model(arguments.name, **_settings(arguments, _MODEL)).name)
-    return 0
 
 
-def run_model_train(arguments: argparse.Namespace) -> int:
-    """`edt model train`."""
+def _run_model_train(arguments: argparse.Namespace) -> None:
     settings = _settings(arguments, (*_OF_MODEL, *_OF_JOB, "job_name"))
     print(client(arguments).train_model(arguments.name, **settings).id)
-    return 0
 
 
-def run_model_delete(arguments: argparse.Namespace) -> int:
-    """`edt model delete`."""
+def _run_model_delete(arguments: argparse.Namespace) -> None:
     client(arguments).delete_model(arguments.name, kind="template" if arguments.template else "model")
     print(arguments.name)
-    return 0
 
 
 def _settings(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:

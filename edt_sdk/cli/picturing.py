@@ -29,7 +29,7 @@ _AXES = ("samples", "updates", "time")
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb."""
     says = "Draw a job, several jobs or the machine: as text, or as SVG with -o or --open."
-    picture = add_verb(verbs, common, "picture", run_picture, says)
+    picture = add_verb(verbs, common, "picture", _run_picture, says)
     picture.add_argument(
         "words",
         metavar="WHAT",
@@ -50,8 +50,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     window.add_argument("--until", metavar="T", help="only until then")
 
 
-def run_picture(arguments: argparse.Namespace) -> int:
-    """`edt picture`."""
+def _run_picture(arguments: argparse.Namespace) -> None:
     name, jobs = what_is_asked(arguments.words)
     drawn = bool(arguments.output or arguments.open)
     of_svg = [f"--{option}" for option in ("theme", "width", "x", "smooth", "log") if getattr(arguments, option)]
@@ -66,12 +65,11 @@ def run_picture(arguments: argparse.Namespace) -> int:
     if not drawn:
         text = _text(server, name, jobs, arguments)
         print(f"{text}\n\n{picture.says}" if text else picture.says)
-        return 0
+        return
     if arguments.output == "-":
         sys.stdout.write(picture.svg)
     if arguments.output != "-" or arguments.open:
         _keep(picture, name, jobs, arguments)
-    return 0
 
 
 def what_is_asked(words: list[str]) -> tuple[str, list[str]]:

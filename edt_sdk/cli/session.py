@@ -12,19 +12,20 @@ import msgspec
 from edt_sdk.formatting.text_table import table
 from edt_sdk.schemas import fields
 
-__all__ = ["Verbs", "add_actions", "add_options", "add_verb", "client", "job", "print_json", "show", "table"]
+__all__ = ["Run", "Verbs", "add_actions", "add_options", "add_verb", "client", "job", "print_json", "show", "table"]
 
 if TYPE_CHECKING:
     from edt_sdk.client import Client, Job
 
 Verbs = Any  # argparse's subparsers action, a private class
+Run = Callable[[argparse.Namespace], int | None]  # runs a verb and returns its exit code, None for 0
 
 
 def add_verb(
     verbs: Verbs,
     common: argparse.ArgumentParser,
     name: str,
-    run: Callable[[argparse.Namespace], int],
+    run: Run,
     says: str,
     *,
     job: str | None = None,
@@ -70,13 +71,12 @@ def job(arguments: argparse.Namespace) -> Job:
     return client(arguments).job(arguments.id)
 
 
-def show(arguments: argparse.Namespace, value: object, text: object) -> int:
-    """Print the answer as `-o` wants it, and return the exit code 0."""
+def show(arguments: argparse.Namespace, value: object, text: object) -> None:
+    """Print the answer as `-o` wants it."""
     if arguments.output == "json":
         print_json(value)
     else:
         print(text)
-    return 0
 
 
 def print_json(value: object) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from edt_sdk.cli.session import Verbs, add_actions, add_options, add_verb, client, print_json, show, table
+from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, print_json, show, table
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import parse_change
@@ -20,13 +20,13 @@ _PLAIN = ("resource_group", "parent", "policy", "preemption", "share", "own", "t
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
     for name, run, says in (
-        ("groups", run_groups, "List the instance groups and how they share."),
-        ("resources", run_resources, "List the resource groups."),
+        ("groups", _run_groups, "List the instance groups and how they share."),
+        ("resources", _run_resources, "List the resource groups."),
     ):
         add_verb(verbs, common, name, run, says, output="table")
-    _add_actions(verbs, common, "group", "an instance group", _group_options, run_group)
-    _add_actions(verbs, common, "resource", "a resource group", _resource_options, run_resource)
-    plan = add_verb(verbs, common, "plan", run_plan, "Print all groups as JSON, or replace them.")
+    _add_actions(verbs, common, "group", "an instance group", _group_options, _run_group)
+    _add_actions(verbs, common, "resource", "a resource group", _resource_options, _run_resource)
+    plan = add_verb(verbs, common, "plan", _run_plan, "Print all groups as JSON, or replace them.")
     plan.add_argument(
         "--set",
         metavar="FILE",
@@ -40,7 +40,7 @@ def _add_actions(
     noun: str,
     what: str,
     options: Callable[[argparse.ArgumentParser], None],
-    run: Callable[[argparse.Namespace], int],
+    run: Run,
 ) -> None:
     actions = add_actions(verbs, noun, f"Create, update or delete {what}.")
     for action, told in (
@@ -75,25 +75,22 @@ def _resource_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slots", metavar="F", help="of each host: a number, ngpus, ncpus, or such as ncpus/2")
 
 
-def run_groups(arguments: argparse.Namespace) -> int:
-    """`edt groups`."""
+def _run_groups(arguments: argparse.Namespace) -> None:
     groups = client(arguments).instance_groups()
-    return show(arguments, {"instance_groups": groups}, groups_table(groups))
+    show(arguments, {"instance_groups": groups}, groups_table(groups))
 
 
-def run_resources(arguments: argparse.Namespace) -> int:
-    """`edt resources`."""
+def _run_resources(arguments: argparse.Namespace) -> None:
     groups = client(arguments).resource_groups()
-    return show(arguments, {"resource_groups": groups}, resources_table(groups))
+    show(arguments, {"resource_groups": groups}, resources_table(groups))
 
 
-def run_group(arguments: argparse.Namespace) -> int:
-    """`edt group create`, `update`, `delete`."""
+def _run_group(arguments: argparse.Namespace) -> None:
     server = client(arguments)
     if arguments.action == "delete":
         server.delete_instance_group(arguments.name)
         print(arguments.name)
-        return 0
+        return
     settings = given(arguments, (*_PLAIN, "lend", "borrow", "pending_timeout"))
     settings = {name: None if value == _NO_LIMIT else value for name, value in settings.items()}
     if arguments.user_shares is not None:
@@ -101,16 +98,15 @@ def run_group(arguments: argparse.Namespace) -> int:
     _check_given(arguments, settings)
     make = server.create_instance_group if arguments.action == "create" else server.update_instance_group
     group = make(arguments.name, **settings)
-    return show(arguments, group, groups_table([group]))
+    show(arguments, group, groups_table([group]))
 
 
-def run_resource(arguments: argparse.Namespace) -> int:
-    """`edt resource create`, `update`, `delete`."""
+def _run_resource(arguments: argparse.Namespace) -> None:
     server = client(arguments)
     if arguments.action == "delete":
         server.delete_resource_group(arguments.name)
         print(arguments.name)
-        return 0
+        return
     if arguments.rest and arguments.hosts:
         raise InvalidRequest("A resource group has the hosts that are named, or --rest: not both.", field="hosts")
     settings: dict[str, Any] = {}
@@ -122,14 +118,13 @@ def run_resource(arguments: argparse.Namespace) -> int:
     _check_given(arguments, settings)
     make = server.create_resource_group if arguments.action == "create" else server.update_resource_group
     group = make(arguments.name, **settings)
-    return show(arguments, group, resources_table([group]))
+    show(arguments, group, resources_table([group]))
 
 
-def run_plan(arguments: argparse.Namespace) -> int:
-    """`edt plan`."""
+def _run_plan(arguments: argparse.Namespace) -> None:
     if arguments.set is None:
         print_json(client(arguments).plan())
-        return 0
+        return
     try:
         if arguments.set == "-":
             text = sys.stdin.read()
@@ -142,7 +137,6 @@ def run_plan(arguments: argparse.Namespace) -> int:
     plan = parse_change(text, PlanAsRead)
     plan.check()
     print_json(client(arguments).set_plan(plan))
-    return 0
 
 
 def groups_table(groups: Sequence[InstanceGroup]) -> str:

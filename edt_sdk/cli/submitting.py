@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
-    submit = add_verb(verbs, common, "submit", run_submit, "Submit a training. Prints the job's id, alone, on stdout.")
+    submit = add_verb(verbs, common, "submit", _run_submit, "Submit a training. Prints the job's id, alone, on stdout.")
     submit.usage = "edt submit SOURCE [options] [-- ARG …]"
     submit.add_argument("source", metavar="SOURCE", nargs="?", help="a folder, a .py file or an .ipynb file")
     submit.add_argument("--main", metavar="FILE", help="main script, relative to the folder")
@@ -29,20 +29,19 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     submit.add_argument("--wait", action="store_true", help="wait for its end; exit code 1 if it fails")
     says = "Submit another job of the package of this one. Prints the new job's id, alone, on stdout."
-    clone = add_verb(verbs, common, "clone", run_clone, says, job="the job; what is not given is as in it")
+    clone = add_verb(verbs, common, "clone", _run_clone, says, job="the job; what is not given is as in it")
     clone.usage = "edt clone ID [options] [-- ARG …]"
     add_options(clone, JobSpec, *CLONEABLE, unset=True)
     clone.add_argument("--wait", action="store_true", help="wait for its end; exit code 1 if it fails")
     says = "Run a trained model once over its test data."
-    validate = add_verb(verbs, common, "validate", run_validate, says, job="the job it is of")
+    validate = add_verb(verbs, common, "validate", _run_validate, says, job="the job it is of")
     add_options(validate, NewValidation, *NewValidation.__struct_fields__)
     validate.add_argument("--wait", action="store_true", help="wait for its end and print what it came to")
-    wait = add_verb(verbs, common, "wait", run_wait, "Wait until a job has ended.", job="the job")
+    wait = add_verb(verbs, common, "wait", _run_wait, "Wait until a job has ended.", job="the job")
     wait.add_argument("--timeout", type=float, metavar="S", help="give up after so many seconds (exit code 3)")
 
 
-def run_submit(arguments: argparse.Namespace) -> int:
-    """`edt submit`."""
+def _run_submit(arguments: argparse.Namespace) -> int:
     wishes = {"tag": arguments.tag, **given(arguments, (*SUBMITTABLE, "python")), **command.asked(arguments)}
     if arguments.dry_run:
         print(client(arguments).preview(**wishes), flush=True)
@@ -53,29 +52,25 @@ def run_submit(arguments: argparse.Namespace) -> int:
     return wait_for(submitted, None) if arguments.wait else 0
 
 
-def run_clone(arguments: argparse.Namespace) -> int:
-    """`edt clone`."""
+def _run_clone(arguments: argparse.Namespace) -> int:
     args = arguments.args if arguments.said_args else None
     made = job(arguments).clone(args=args, **given(arguments, CLONEABLE))
     print(made.id, flush=True)
     return wait_for(made, None) if arguments.wait else 0
 
 
-def run_validate(arguments: argparse.Namespace) -> int:
-    """`edt validate`."""
+def _run_validate(arguments: argparse.Namespace) -> None:
     started = job(arguments).validate(**given(arguments, NewValidation.__struct_fields__))
     if not arguments.wait:
         print(started.id)
-        return 0
+        return
     # On stderr here: with --wait the result is the answer on stdout.
     print(started.id, file=sys.stderr, flush=True)
     started.wait()  # JobFailed has its own exit code
     print(started.validation())
-    return 0
 
 
-def run_wait(arguments: argparse.Namespace) -> int:
-    """`edt wait`."""
+def _run_wait(arguments: argparse.Namespace) -> int:
     return wait_for(job(arguments), arguments.timeout)
 
 
