@@ -40,6 +40,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from edt_sdk.schemas.job import JobProgress
+
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One worker of a generation. Its rank is its place in `Generation.members`.
@@ -131,21 +133,11 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     update: int
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Rank 0 reports its progress, at most about twice a second. The fields are those in `job.JobProgress`."""
+class Progress(JobProgress, frozen=True, kw_only=True, tag=True):
+    """Rank 0 reports its progress, at most about twice a second."""
 
     worker: int
     training: int
-    update: int
-    total_updates: int
-    epoch: int
-    epochs: int
-    loss: float | None = None
-    accuracy: float | None = None
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    samples_per_second: float | None = None
-    not_a_number: bool = False
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
