@@ -53,8 +53,6 @@ class LocalServer:
 
     Attributes:
         url: base URL, with a trailing slash.
-        token: its token.
-        pid: of the server's process.
         data_dir: where the extension keeps jobs.
     """
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
@@ -25,10 +24,9 @@ from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
 from edt_sdk.http.connection import Params
-from edt_sdk.packing.archive import write_archive
 from edt_sdk.packing.sources import Collected, Source, collect
-from edt_sdk.packing.table import listing, packing_table
-from edt_sdk.packing.upload import QUIET_VARIABLE, Multipart, upload_progress
+from edt_sdk.packing.table import listing
+from edt_sdk.packing.upload import QUIET_VARIABLE
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.forecast import Forecast, PackedFile, Preview
 from edt_sdk.schemas.frameworks import SHELL, Framework
@@ -178,7 +176,9 @@ class Client(CatalogueClient, PlanClient):
         """
         given: Mapping[str, Any] = locals()
         spec, collected = self._specified(source, **{name: given[name] for name in SubmitOptions.__annotations__})
-        return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
+        shown = collected if progress and not os.environ.get(QUIET_VARIABLE) else None
+        answer = self._post_package("jobs", spec, collected.files, shown)
+        return Job(self._connection, msgspec.convert(answer, JobView))
 
     def preview(self, source: Source, **options: Unpack[SubmitOptions]) -> PackagePreview:
         """Return what `submit` would send, and when the job would start. Nothing is sent or submitted.
@@ -285,18 +285,6 @@ class Client(CatalogueClient, PlanClient):
             if any(map(self._connection.holds, words)):
                 raise InvalidRequest(f"{field} has the token of the server; a job must not carry it.", field=field)
 
-    def _send(self, spec: JobSpec, collected: Collected, *, quiet: bool) -> Job:
-        # A file, not memory: a package may be larger than the memory of a small notebook server.
-        with tempfile.TemporaryFile(prefix="edt-package-") as package:
-            # The server's cap is checked here too: a refusal after a long upload would be late.
-            size = write_archive(collected.files, package, cap=self.info.max_upload_bytes)
-            if not quiet:
-                print(packing_table(collected, size), file=self._output or sys.stdout, flush=True)
-            package.seek(0)
-            body = Multipart(msgspec.json.encode(spec), package, size, None if quiet else upload_progress())
-            answer = self._connection.post_body("jobs", body, body.content_type)
-        return Job(self._connection, msgspec.convert(answer, JobView))
-
     # --- jobs and machine ---------------------------------------------------------------------------------------------
 
     def jobs(
@@ -391,7 +379,7 @@ class Client(CatalogueClient, PlanClient):
             job: one of mine to emphasise.
             since: the timeline only since then, as for `timeline`.
             until: the timeline only until then.
-            theme: "auto" (legible on white and on black), "light" or "dark".
+            theme: as for `Job.picture`.
             width: pixels, 720 by default.
 
         Raises:

@@ -3,18 +3,6 @@
 A data set is a folder: one of the server's data folder, referenced where it lies or copied, or an upload. A model is
 code with its training settings: framework, script, arguments, hyper-parameters, data set, maximum of workers. A
 training of a model is an ordinary job that names them (`JobView.model`, `JobView.dataset`).
-
-    GET    /datasets                 {"datasets": [Dataset], "types": [str]}
-    POST   /datasets                 NewDataset as JSON, or multipart: part `spec` (NewDataset), part `package`
-                                     (a .tar.gz, .tar or .zip, which is unpacked, or any one file) → 201 Dataset
-    GET    /datasets/{name}          DatasetDetails
-    DELETE /datasets/{name}          204, or 409 while a job that has not ended needs the copied files
-    GET    /models                   {"models": [Model], "frameworks": [str], "hyperparameters": [str]}
-    POST   /models                   NewModel as JSON, or multipart as above → 201 Model
-    GET    /models/{name}            ModelDetails
-    PATCH  /models/{name}            ModelChange → Model
-    DELETE /models/{name}            204 (its trainings keep their own copy of the code)
-    POST   /models/{name}/train      Training (the body may be empty) → 201 JobView
 """
 
 from __future__ import annotations
@@ -297,23 +285,21 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return self
 
 
-def check_name(name: str, what: str) -> str:
-    """Return `name`, or raise InvalidRequest when it is no name for a `what`."""
+def check_name(name: str, what: str) -> None:
+    """Raise InvalidRequest when `name` is no name for a `what`."""
     if not _NAME.match(name):
         raise InvalidRequest(
             f"{name!r} is no name for a {what}.",
             hint="Use 1 to 100 letters, digits, dots, dashes and underscores, a letter or digit first.",
             field="name",
         )
-    return name
 
 
-def check_inside(path: str, field: str) -> str:
-    """Return `path`, or raise InvalidRequest when it is absolute or leads out of its folder."""
+def check_inside(path: str, field: str) -> None:
+    """Raise InvalidRequest when `path` is absolute or leads out of its folder."""
     # Such a path would name a file of the server outside the folder.
     if path.startswith(("/", "\\")) or ".." in path.split("/") or "\0" in path:
         raise InvalidRequest(f"{field} must be a path inside the folder, not {path!r}.", field=field)
-    return path
 
 
 def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:

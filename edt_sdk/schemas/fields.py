@@ -37,12 +37,8 @@ def descriptions(struct: Struct) -> dict[str, str]:
 def options(struct: Struct, names: Iterable[str], *, unset: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield an option for each of these fields: its flag, and the keyword arguments of argparse's `add_argument`.
 
-    An option that is not given is None (see `given`).
-
-    Args:
-        struct: the struct.
-        names: the fields to yield.
-        unset: leave the field's default out of the help, since a field that is not given stays as it is.
+    An option that is not given is None (see `given`). `unset` leaves the fields' defaults out of the help, for a
+    change, where a field that is not given stays as it is.
     """
     # The struct is the only source: the options of command line and magics are made from it, and so is the OpenAPI
     # component (036).

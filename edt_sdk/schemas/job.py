@@ -277,15 +277,14 @@ def _leaves(path: str) -> bool:
     return path.startswith(("/", "\\")) or ".." in path.split("/")
 
 
-def check_max_workers(value: int) -> int:
-    """Return `value`, or raise Unprocessable when it is below 1."""
+def check_max_workers(value: int) -> None:
+    """Raise Unprocessable when `value` is below 1."""
     if value < 1:
         raise Unprocessable(
             f"max_workers must be at least 1, not {value}.",
             hint="It is the most slots the job may use at once; the job starts on one.",
             field="max_workers",
         )
-    return value
 
 
 def check_units(least: int, most: int, unit: int) -> None:
@@ -316,15 +315,14 @@ def check_units(least: int, most: int, unit: int) -> None:
         )
 
 
-def check_priority(value: int) -> int:
-    """Return `value`, or raise Unprocessable when it is outside 1 … 10**9."""
+def check_priority(value: int) -> None:
+    """Raise Unprocessable when `value` is outside 1 … 10**9."""
     if not 1 <= value <= MOST_PRIORITY:
         raise Unprocessable(
             f"priority must lie in 1 … {MOST_PRIORITY}, not {value}.",
             hint=f"The default is {DEFAULT_PRIORITY}; twice that gets about twice the slots.",
             field="priority",
         )
-    return value
 
 
 def check_notes(text: str) -> None:
