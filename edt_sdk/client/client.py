@@ -309,8 +309,10 @@ class Client(CatalogueClient, PlanClient):
             InvalidRequest: no such state, or more than 10 000.
             NotFound: there is no job `before`.
         """
-        if state is not None:
-            state = _state(state)
+        if state is not None and state.upper() not in list(JobState):
+            known = ", ".join(JobState)
+            raise InvalidRequest(f"{state!r} is no state; the states are {known}.", field="state")
+        state = state and state.upper()
         params: Params = {"all": 1 if all else None, "state": state, "tag": tag, "limit": limit}
         if before is not None:
             view = before.view if isinstance(before, Job) else self.job(before).view
@@ -425,10 +427,3 @@ def _job_id(job: Job | str | None) -> str:
             field="warm_start",
         )
     return name
-
-
-def _state(text: str) -> JobState:
-    try:
-        return JobState(text.upper())
-    except ValueError:
-        raise InvalidRequest(f"{text!r} is no state; the states are {', '.join(JobState)}.", field="state") from None

@@ -13,6 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -70,7 +71,10 @@ class Job:
 
     def __init__(self, connection: Connection, view: JobView | str, taken: float | None = None) -> None:
         self._connection = connection
-        self._id = _checked_id(view) if isinstance(view, str) else view.id
+        self._id = view if isinstance(view, str) else view.id
+        # An id is one part of a URL's path, where a slash or `..` would lead to another route.
+        if not self._id or PurePath(self._id).name != self._id:
+            raise InvalidRequest(f"{view!r} is not the id of a job.", field="job")
         self._seen = None if isinstance(view, str) else view
         self._taken = time.time() if taken is None else taken
 
@@ -277,23 +281,25 @@ class Job:
             )
         begin = None if since is None else moment(since, time.time())
         params: Params = {"stream": stream, "worker": worker, "tail": tail, "since": begin}
-        return self._follow_logs(params) if follow else self._pages_of_logs(params)
+        if follow:
+            events = follow_stream(self._connection, f"jobs/{self.id}/logs", params=params)
+            return (msgspec.json.decode(each.data, type=LogLine) for each in events if each and each.kind == "line")
+        pages = self._pages("logs", "lines", {**params, "limit": _PAGE})
+        # A tail is one page by definition.
+        return (
+            line for page in islice(pages, None if tail is None else 1) for line in msgspec.convert(page, list[LogLine])
+        )
 
-    def _pages_of_logs(self, params: Params) -> Iterator[LogLine]:
-        cursor: str | None = None
+    def _pages(self, path: str, field: str, params: Params) -> Iterator[list[Any]]:
+        """Yield `field` of each page at `path`, until there is nothing more."""
+        after: str | int | None = None
         while True:
-            query = {**params, "after": cursor, "limit": _PAGE}
-            page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
-            yield from msgspec.convert(page["lines"], list[LogLine])
-            # An unchanged cursor is the end of what is written. A tail is one page by definition.
-            if not page["lines"] or page["next"] == cursor or params["tail"] is not None:
+            page = self._connection.json("GET", f"jobs/{self.id}/{path}", params={**params, "after": after})
+            yield page[field]
+            # An unchanged cursor is the end of what is written.
+            if not page[field] or page["next"] == after:
                 return
-            cursor = page["next"]
-
-    def _follow_logs(self, params: Params) -> Iterator[LogLine]:
-        for event in follow_stream(self._connection, f"jobs/{self.id}/logs", params=params):
-            if event is not None and event.kind == "line":
-                yield msgspec.json.decode(event.data, type=LogLine)
+            after = page["next"]
 
     def metrics(self, *, points: int | None = None) -> Metrics:
         """Return the training and test curves. `points` thins the training curve to about that many points."""
@@ -302,13 +308,8 @@ class Job:
 
     def story(self) -> Story:
         """Return the events of the job, oldest first. The repr is their text."""
-        story, after = Story(), None
-        while True:
-            page = self._connection.json("GET", f"jobs/{self.id}/events", params={"after": after})
-            story.extend(msgspec.convert(page["events"], list[Event]))
-            if not page["events"] or page["next"] == after:
-                return story
-            after = page["next"]
+        pages = self._pages("events", "events", {})
+        return Story(event for page in pages for event in msgspec.convert(page, list[Event]))
 
     def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
         """Return how many slots it and its neighbours held, when and why. See `Client.timeline`."""
@@ -646,10 +647,3 @@ class Job:
         except EdtError as refused:
             return str(refused)
         return ""
-
-
-def _checked_id(job: str) -> str:
-    # An id is one part of a URL's path, where a slash or `..` would lead to another route.
-    if not job or PurePath(job).name != job:
-        raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
-    return job

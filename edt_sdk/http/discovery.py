@@ -102,14 +102,12 @@ def probe(server: Server) -> ServerInfo:
         connection.close()
 
 
-def running_servers(runtime_dir: Path | None = None) -> list[RunningServer]:
+def running_servers() -> list[RunningServer]:
     """Return the Jupyter Servers of this user on this machine, newest first. Files of dead servers are kept."""
-    if runtime_dir is None:
-        from jupyter_core.paths import jupyter_runtime_dir
+    from jupyter_core.paths import jupyter_runtime_dir
 
-        runtime_dir = Path(jupyter_runtime_dir())
     found = []
-    for path in runtime_dir.glob("jpserver-*.json"):
+    for path in Path(jupyter_runtime_dir()).glob("jpserver-*.json"):
         try:
             data, age = path.read_bytes(), path.stat().st_mtime
             server = msgspec.json.decode(data, type=RunningServer)
