@@ -16,15 +16,7 @@ _MOST = 100
 
 
 class JobList(list["Job"]):
-    """Jobs as they were when they were listed. Otherwise an ordinary list.
-
-    Args:
-        jobs: newest first.
-        more: the server has older ones than these.
-
-    Attributes:
-        more: as given.
-    """
+    """Jobs as they were when they were listed, newest first. `more` is True when the server has older ones."""
 
     def __init__(self, jobs: Iterable[Job] = (), *, more: bool = False) -> None:
         super().__init__(jobs)

@@ -49,13 +49,10 @@ class TokenAuth(requests.auth.AuthBase):
 
 
 class Connection:
-    """Holds a session with the server at `url`.
+    """Holds a session with the server at `url`, such as `http://127.0.0.1:8888/user/ann/` with its base_url.
 
-    Args:
-        url: the Jupyter Server's address with its base_url, such as `http://127.0.0.1:8888/user/ann/`.
-        token: Jupyter's token, "" when the server wants none.
-        retries: how often a GET is retried when the network or a proxy fails.
-        timeout: seconds without a byte after which an answer counts as lost.
+    The token is "" when the server wants none. `retries` are of a GET when the network or a proxy fails, and an answer
+    counts as lost after `timeout` seconds without a byte.
     """
 
     def __init__(self, url: str, token: str = "", *, retries: int = 3, timeout: float = READ_TIMEOUT) -> None:

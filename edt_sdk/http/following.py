@@ -141,7 +141,7 @@ def follow(
         params: further query parameters.
         after: the id to resume after, "" for the beginning.
         stop: set by another thread.
-        deadline: in `time.monotonic()` seconds.
+        deadline: as above.
         patience: seconds without a connection after which ServerUnreachable is raised.
         away: called with the error when the connection is lost for longer than `UNNOTICED`, with None when it is back.
     """

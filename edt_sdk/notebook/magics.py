@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 
-from edt_sdk.notebook.completion import Known, completer
+from edt_sdk.notebook.completion import completer
 from edt_sdk.notebook.magic_options import (
     job_argument,
     line_cell_magic,
@@ -501,12 +501,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         return
     session = MagicSession(shell)
     shell.register_magics(EdtMagics(shell, session))
-    line = shell.magics_manager.magics["line"]
-
-    def known() -> Known:
-        return Known(tuple(session.jobs()), tuple(session.groups()))
-
-    shell.Completer.custom_matchers.append(completer(line.get, known))
+    shell.Completer.custom_matchers.append(completer(shell.magics_manager.magics["line"].get, session))
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
