@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
@@ -16,13 +16,14 @@ import msgspec
 
 from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.job import Job
-from edt_sdk.client.job_list import JobList
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display.answers import WhatIfAnswer
+from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
+from edt_sdk.formatting.html_table import left_out, note
 from edt_sdk.http.connection import Params
 from edt_sdk.packing.sources import Collected, Source, collect
 from edt_sdk.packing.table import listing
@@ -36,8 +37,34 @@ from edt_sdk.torchrun.command_line.submission import start_of
 if TYPE_CHECKING:
     from edt_sdk.monitor import Monitor
 
+# Most jobs that a repr lists: ten thousand lines at the end of a cell cannot be read.
+_MOST_LISTED = 100
 # Names under which tokens of servers travel in the environment of kernels.
 _SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
+
+
+class JobList(list[Job]):
+    """Jobs as they were when they were listed, newest first. `more` is True when the server has older ones."""
+
+    def __init__(self, jobs: Iterable[Job] = (), *, more: bool = False) -> None:
+        super().__init__(jobs)
+        self.more = more
+
+    def __repr__(self) -> str:
+        lines = [sentence(job.view) for job in self[:_MOST_LISTED]]
+        return "\n".join(filter(None, [*lines, left_out(len(self), _MOST_LISTED), self._older()])) or "No jobs."
+
+    def _repr_html_(self) -> str:
+        """Return the table."""
+        return "<br/>".join(filter(None, [jobs_table([job.view for job in self]), note(self._older())]))
+
+    def _older(self) -> str:
+        if not (self.more and self):
+            return ""
+        return (
+            f"There are older ones than these {len(self):,}: client.jobs(limit=10_000) lists more at once, "
+            f'client.jobs(before="{self[-1].id}") those that come next.'
+        )
 
 
 class Outlook(Forecast, frozen=True, kw_only=True):

@@ -26,10 +26,7 @@ AGENT_PROTOCOL = 1
 class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
     """The address of a host's agent, in `<data_dir>/control/hosts/<name>.json` (0600). Keys are Z85.
 
-    Attributes:
-        identity: the agent's process.
-        public_key: the agent's public key.
-        client_public, client_secret: the key pair that every client of the agent uses.
+    `client_public` and `client_secret` are the key pair that every client of the agent uses.
     """
 
     # Every version's file has its protocol and its identity. Of an agent with another protocol only these two are read,
@@ -46,11 +43,7 @@ class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
 class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
     """The orders of a host agent, as JSON on its command line.
 
-    Attributes:
-        host: name of the host.
-        address_file: file that the agent writes its `AgentAddress` to.
-        runtime_dir: short 0700 folder of this machine, with one sub-folder per job.
-        interface: address that the agent listens on.
+    `runtime_dir` is a short 0700 folder of this machine, with one sub-folder per job.
     """
 
     host: str

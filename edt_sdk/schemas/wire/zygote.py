@@ -25,13 +25,10 @@ ONLY_VARIABLE = "EDT_ZYGOTE_ONLY"
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """A process to fork.
+    """A process to fork, which runs `module` as `python -u -m <module>` would.
 
     Attributes:
-        module: module to run, as `python -u -m <module>` would.
         environ: all of its variables, with bytes as Latin-1, see `to_wire`.
-        directory: its working directory.
-        umask: its file mode creation mask.
         bound: pid of its parent, with which it is to be killed, 0 for none.
     """
 
