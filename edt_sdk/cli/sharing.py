@@ -55,7 +55,7 @@ def _add_actions(
 
 
 def _group_options(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, InstanceGroup, *_PLAIN, unset=True)
+    add_options(parser, InstanceGroup, *_PLAIN)
     say: Callable[..., Any] = parser.add_argument
     say("--lend", type=_number_or("all"), metavar="N", help="most of its own it lends, or all (default: all)")
     say("--borrow", type=_number_or("any"), metavar="N", help="most it uses beyond its own, or any (default: any)")
