@@ -286,9 +286,8 @@ class Job:
             return (msgspec.json.decode(each.data, type=LogLine) for each in events if each and each.kind == "line")
         pages = self._pages("logs", "lines", {**params, "limit": _PAGE})
         # A tail is one page by definition.
-        return (
-            line for page in islice(pages, None if tail is None else 1) for line in msgspec.convert(page, list[LogLine])
-        )
+        chosen = pages if tail is None else islice(pages, 1)
+        return (line for page in chosen for line in msgspec.convert(page, list[LogLine]))
 
     def _pages(self, path: str, field: str, params: Params) -> Iterator[list[Any]]:
         """Yield `field` of each page at `path`, until there is nothing more."""
