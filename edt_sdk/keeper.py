@@ -27,17 +27,9 @@ _UNLEASHED = "unleashed"
 
 
 class LeashedProcess:
-    """Represents a running program in its own session.
+    """Represents a running program in its own session, with `env` as all of its variables.
 
-    Args:
-        command: the program and its arguments.
-        cwd: where it runs.
-        env: all of its variables.
-        log: its output is appended there.
-        leashed: True ends it and its descendants with this process. Otherwise they end by themselves.
-
-    Attributes:
-        pid: its process id.
+    With `leashed` it and its descendants end with this process. Otherwise they end by themselves.
 
     Raises:
         OSError: there is no such program, or the system cannot start a process.
@@ -78,29 +70,22 @@ class LeashedProcess:
         return self._keeper.ended(timeout)
 
     def let_go(self, timeout: float) -> bool:
-        """Kill the program and its descendants, as at the end of this process. Without a leash, only wait for them.
+        """Kill the program and its descendants, or without a leash only wait for them.
 
-        Returns:
-            Whether all have ended after at most `timeout` seconds.
+        Returns whether all have ended after at most `timeout` seconds.
         """
-        self._drop_leash()
+        leash, self._leash = self._leash, None
+        if leash is not None:
+            _LEASHES.drop(leash)
         return self.all_ended(timeout)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send the program a signal, unless it has ended."""
         self._program.send_signal(number)
 
-    def _drop_leash(self) -> None:
-        leash, self._leash = self._leash, None
-        if leash is not None:
-            _LEASHES.drop(leash)
-
 
 class _Process:
-    """Represents a process that need not be a child.
-
-    A pidfd identifies it, so that a reused pid is never mistaken for it.
-    """
+    """A process that need not be a child. A pidfd identifies it, so that a reused pid is never mistaken for it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

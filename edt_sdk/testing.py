@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 import requests
 
@@ -53,8 +52,6 @@ class LocalServer:
 
     Attributes:
         url: base URL, with a trailing slash.
-        token: its token.
-        pid: of the server's process.
         data_dir: where the extension keeps jobs.
     """
 
@@ -167,9 +164,7 @@ class LocalServer:
     def __enter__(self) -> LocalServer:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _command(self, port: int) -> list[str]:

@@ -24,10 +24,7 @@ from typing import NoReturn
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
 
 # One file per group of verbs. Each has `add(subparsers, common)`.
-GROUPS = (
-    "submitting", "cloning", "jobs", "reading", "validating", "picturing", "sharing", "catalogue", "machine",
-    "simulating",
-)  # fmt: skip
+GROUPS = ("submitting", "jobs", "reading", "picturing", "sharing", "catalogue", "machine", "simulating")
 
 # Verbs that take a script's own arguments after `--`.
 TAKING_ARGS = ("submit", "clone", "model add", "model train", "model update")
@@ -46,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.args = script_args or []
     arguments.said_args = script_args is not None
     try:
-        code: int = arguments.run(arguments)
+        code: int = arguments.run(arguments) or 0
         # Flush here, so that a closed pipe raises within this `try` and not at the interpreter's exit.
         sys.stdout.flush()
     except EdtError as refused:

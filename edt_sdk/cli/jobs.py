@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, table
+from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, show, table
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume
@@ -15,43 +15,39 @@ _WHAT_IF = "Tell who would hold how many slots, and when the job would end, with
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
-    listing = add_verb(verbs, common, "list", run_list, "List jobs, newest first.")
-    listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    listing = add_verb(verbs, common, "list", _run_list, "List jobs, newest first.", output="table")
     listing.add_argument("--all", action="store_true", help="other users' jobs as well")
     listing.add_argument("--state", help="only jobs in this state")
     listing.add_argument("--tag", help="only jobs with this tag")
     listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 1000)")
     listing.add_argument("--before", metavar="ID", help="only jobs older than this one")
-    get = add_verb(verbs, common, "get", run_get, "Show a job.", job="the job")
-    get.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    update = add_verb(verbs, common, "update", run_update, "Change the settings of a job.", job="the job")
-    what_if = add_verb(verbs, common, "what-if", run_what_if, _WHAT_IF, job="the job")
-    what_if.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    add_verb(verbs, common, "get", _run_get, "Show a job.", job="the job", output="text")
+    update = add_verb(verbs, common, "update", _run_update, "Change the settings of a job.", job="the job")
+    what_if = add_verb(verbs, common, "what-if", _run_what_if, _WHAT_IF, job="the job", output="text")
     add_options(update, JobPatch, *JobPatch.__struct_fields__, unset=True)
     add_options(what_if, JobPatch, *SCHEDULED, unset=True)
-    stop = add_verb(verbs, common, "stop", run_stop, "End jobs; logs and checkpoints stay.")
+    stop = add_verb(verbs, common, "stop", _run_stop, "End jobs; logs and checkpoints stay.")
     stop.add_argument("ids", metavar="ID", nargs="*")
     stop.add_argument("--all", action="store_true", help="all of mine")
-    add_verb(verbs, common, "suspend", run_suspend, "Checkpoint a job and give its slots back.", job="the job")
+    add_verb(verbs, common, "suspend", _run_suspend, "Checkpoint a job and give its slots back.", job="the job")
     resume = add_verb(
-        verbs, common, "resume", run_resume, "Let a suspended, stopped or failed job go on.", job="the job"
+        verbs, common, "resume", _run_resume, "Let a suspended, stopped or failed job go on.", job="the job"
     )
     add_options(resume, JobResume, *JobResume.__struct_fields__)
-    delete = add_verb(verbs, common, "delete", run_delete, "Remove jobs with their logs and results.")
+    delete = add_verb(verbs, common, "delete", _run_delete, "Remove jobs with their logs and results.")
     delete.add_argument("ids", metavar="ID", nargs="+")
 
 
-def run_list(arguments: argparse.Namespace) -> int:
-    """`edt list`."""
+def _run_list(arguments: argparse.Namespace) -> None:
     server = client(arguments)
     found = server.jobs(**given(arguments, ("all", "state", "tag", "limit", "before")))
     views = [each.view for each in found]
     if arguments.output == "json":
         print_json({"jobs": views})
-        return 0
+        return
     if not views:
         print("No jobs. Submit one: edt submit FOLDER --main train.py --max-workers 4", file=sys.stderr)
-        return 0
+        return
     rows, tagged = [], any(view.tags for view in views)
     for view in views:
         p = view.progress
@@ -65,41 +61,27 @@ def run_list(arguments: argparse.Namespace) -> int:
         print(
             f"There are older jobs than these {len(views):,}: {next_page}, --limit 10000 more at once.", file=sys.stderr
         )
-    return 0
 
 
-def run_get(arguments: argparse.Namespace) -> int:
-    """`edt get`."""
+def _run_get(arguments: argparse.Namespace) -> None:
     found = job(arguments)
-    if arguments.output == "json":
-        print_json(found.view)
-    else:
-        print(found)
-        if found.tags:
-            print(f"Tags: {', '.join(found.tags)}")
-        if found.notes:
-            print(f"Notes: {found.notes}")
-    return 0
+    show(arguments, found.view, found)
+    if found.tags and arguments.output == "text":
+        print(f"Tags: {', '.join(found.tags)}")
+    if found.notes and arguments.output == "text":
+        print(f"Notes: {found.notes}")
 
 
-def run_update(arguments: argparse.Namespace) -> int:
-    """`edt update`."""
+def _run_update(arguments: argparse.Namespace) -> None:
     print(job(arguments).update(**given(arguments, JobPatch.__struct_fields__)))
-    return 0
 
 
-def run_what_if(arguments: argparse.Namespace) -> int:
-    """`edt what-if`."""
+def _run_what_if(arguments: argparse.Namespace) -> None:
     answer = job(arguments).what_if(**given(arguments, SCHEDULED))
-    if arguments.output == "json":
-        print_json(answer)
-    else:
-        print(answer)
-    return 0
+    show(arguments, answer, answer)
 
 
-def run_stop(arguments: argparse.Namespace) -> int:
-    """`edt stop`."""
+def _run_stop(arguments: argparse.Namespace) -> None:
     # Exactly one of both: a plain `edt stop` must not end every job.
     if arguments.all == bool(arguments.ids):
         raise InvalidRequest("Name the jobs to stop, or say --all.")
@@ -107,25 +89,18 @@ def run_stop(arguments: argparse.Namespace) -> int:
     stopped = server.stop_all() if arguments.all else [server.job(name).stop().id for name in arguments.ids]
     for name in stopped:
         print(name)
-    return 0
 
 
-def run_suspend(arguments: argparse.Namespace) -> int:
-    """`edt suspend`."""
+def _run_suspend(arguments: argparse.Namespace) -> None:
     print(job(arguments).suspend())
-    return 0
 
 
-def run_resume(arguments: argparse.Namespace) -> int:
-    """`edt resume`."""
+def _run_resume(arguments: argparse.Namespace) -> None:
     print(job(arguments).resume(arguments.checkpoint, instance_group=arguments.instance_group))
-    return 0
 
 
-def run_delete(arguments: argparse.Namespace) -> int:
-    """`edt delete`."""
+def _run_delete(arguments: argparse.Namespace) -> None:
     server = client(arguments)
     for name in arguments.ids:
         server.job(name).delete()
         print(name)
-    return 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from edt_sdk.cli.session import Verbs, add_verb, client
 from edt_sdk.pictures.parts.look import NARROWEST, THEMES, WIDEST
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.fields import given
 
 if TYPE_CHECKING:
     from edt_sdk.client import Client
@@ -29,7 +30,7 @@ _AXES = ("samples", "updates", "time")
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb."""
     says = "Draw a job, several jobs or the machine: as text, or as SVG with -o or --open."
-    picture = add_verb(verbs, common, "picture", run_picture, says)
+    picture = add_verb(verbs, common, "picture", _run_picture, says)
     picture.add_argument(
         "words",
         metavar="WHAT",
@@ -50,8 +51,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     window.add_argument("--until", metavar="T", help="only until then")
 
 
-def run_picture(arguments: argparse.Namespace) -> int:
-    """`edt picture`."""
+def _run_picture(arguments: argparse.Namespace) -> None:
     name, jobs = what_is_asked(arguments.words)
     drawn = bool(arguments.output or arguments.open)
     of_svg = [f"--{option}" for option in ("theme", "width", "x", "smooth", "log") if getattr(arguments, option)]
@@ -66,20 +66,15 @@ def run_picture(arguments: argparse.Namespace) -> int:
     if not drawn:
         text = _text(server, name, jobs, arguments)
         print(f"{text}\n\n{picture.says}" if text else picture.says)
-        return 0
+        return
     if arguments.output == "-":
         sys.stdout.write(picture.svg)
     if arguments.output != "-" or arguments.open:
         _keep(picture, name, jobs, arguments)
-    return 0
 
 
 def what_is_asked(words: list[str]) -> tuple[str, list[str]]:
-    """The picture's name and the jobs, from words in any order.
-
-    Raises:
-        InvalidRequest: two pictures, a picture of a job without a job, or more jobs than it can show.
-    """
+    """Return the picture's name and the jobs, from words in any order."""
     names, jobs = [word for word in words if word in _NAMES], [word for word in words if word not in _NAMES]
     jobs = list(dict.fromkeys(jobs))
     if len(names) > 1:
@@ -98,16 +93,13 @@ def what_is_asked(words: list[str]) -> tuple[str, list[str]]:
 
 def _fetch(server: Client, name: str, jobs: list[str], arguments: argparse.Namespace) -> Picture:
     """The picture as the server draws it."""
-    theme, width = arguments.theme or "auto", arguments.width
-    x, smooth, log = arguments.x or "samples", arguments.smooth or 0.0, arguments.log
-    since, until = arguments.since, arguments.until
+    look = given(arguments, ("theme", "width"))
+    curve, window = given(arguments, ("x", "smooth", "log")), given(arguments, ("since", "until"))
     if name == COMPARE:
-        return server.compare(jobs, x=x, smooth=smooth, log=log, theme=theme, width=width)
+        return server.compare(jobs, **curve, **look)
     if name in OF_THE_MACHINE:
-        job = jobs[0] if jobs else None
-        return server.picture(name, job=job, since=since, until=until, theme=theme, width=width)
-    found = server.job(jobs[0])
-    return found.picture(name, x=x, smooth=smooth, log=log, since=since, until=until, theme=theme, width=width)
+        return server.picture(name, job=jobs[0] if jobs else None, **window, **look)
+    return server.job(jobs[0]).picture(name, **curve, **window, **look)
 
 
 def _text(server: Client, name: str, jobs: list[str], arguments: argparse.Namespace) -> str:

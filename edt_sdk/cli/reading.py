@@ -1,17 +1,18 @@
-"""The verbs that read one job: logs, metrics, story, workers, checkpoints, download."""
+"""The verbs that read one job: logs, metrics, story, workers, checkpoints, validation, download."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
-from edt_sdk.cli.session import Verbs, add_verb, job, print_json, table
+from edt_sdk.cli.session import Verbs, add_verb, job, show, table
 from edt_sdk.formatting.number_words import clock, zone
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
-    logs = add_verb(verbs, common, "logs", run_logs, "Print what a job wrote.", job="the job")
+    logs = add_verb(verbs, common, "logs", _run_logs, "Print what a job wrote.", job="the job")
     logs.add_argument("--stream", choices=STREAMS, default="all", help="default: all, merged by time")
     logs.add_argument("--worker", type=int, metavar="K", help="one worker only")
     logs.add_argument("-n", "--tail", type=int, metavar="N", help="only the last N lines")
@@ -20,73 +21,55 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
     for name, run, says in (
-        ("metrics", run_metrics, "Print a job's losses and accuracies."),
-        ("story", run_story, "Tell what happened to a job."),
-        ("workers", run_workers, "List a job's workers."),
-        ("checkpoints", run_checkpoints, "List a job's checkpoints."),
+        ("metrics", _run_metrics, "Print a job's losses and accuracies."),
+        ("story", _run_story, "Tell what happened to a job."),
+        ("workers", _run_workers, "List a job's workers."),
+        ("checkpoints", _run_checkpoints, "List a job's checkpoints."),
+        ("validation", _run_validation, "Print what a validation came to."),
     ):
-        verb = add_verb(verbs, common, name, run, says, job="the job")
-        verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    download = add_verb(verbs, common, "download", run_download, "Fetch a job's results as a zip.", job="the job")
+        add_verb(verbs, common, name, run, says, job="the job", output="text")
+    download = add_verb(verbs, common, "download", _run_download, "Fetch a job's results as a zip.", job="the job")
     download.add_argument("-d", "--directory", default=".", metavar="DIR", help="where to (default: here)")
     download.add_argument("--part", choices=PARTS, default="all")
     download.add_argument("--extract", action="store_true", help="also unpack it into DIR/ID")
 
 
-def run_logs(arguments: argparse.Namespace) -> int:
-    """`edt logs`."""
+def _run_logs(arguments: argparse.Namespace) -> None:
     chosen = {name: getattr(arguments, name) for name in ("worker", "tail", "since", "follow")}
     for line in job(arguments).log_lines(arguments.stream, **chosen):
         # Show each line at once, also through a pipe.
         print(line, flush=arguments.follow)
-    return 0
 
 
-def run_metrics(arguments: argparse.Namespace) -> int:
-    """`edt metrics`."""
+def _run_metrics(arguments: argparse.Namespace) -> None:
     found = job(arguments).metrics()
-    if arguments.output == "json":
-        print_json({"train": found.train, "test": found.test})
-    else:
-        print(found)
-    return 0
+    show(arguments, {"train": found.train, "test": found.test}, found)
 
 
-def run_story(arguments: argparse.Namespace) -> int:
-    """`edt story`."""
+def _run_story(arguments: argparse.Namespace) -> None:
     story = job(arguments).story()
-    if arguments.output == "json":
-        print_json({"events": list(story)})
-    else:
-        print(story)
-    return 0
+    show(arguments, {"events": list(story)}, story)
 
 
-def run_workers(arguments: argparse.Namespace) -> int:
-    """`edt workers`."""
+def _run_workers(arguments: argparse.Namespace) -> None:
     workers = job(arguments).workers()
-    if arguments.output == "json":
-        print_json({"workers": workers})
-        return 0
     names = ("worker", "slot", "host", "pid", "rank", "generation")
     rows = [["-" if worker.get(name) is None else worker[name] for name in names] for worker in workers]
-    print(table([name.upper() for name in names], rows))
-    return 0
+    show(arguments, {"workers": workers}, table([name.upper() for name in names], rows))
 
 
-def run_checkpoints(arguments: argparse.Namespace) -> int:
-    """`edt checkpoints`."""
+def _run_checkpoints(arguments: argparse.Namespace) -> None:
     checkpoints = job(arguments).checkpoints()
-    if arguments.output == "json":
-        print_json({"checkpoints": checkpoints})
-        return 0
     names = ("name", "kind", "training", "epoch", "update", "bytes")
     rows = [[*("-" if c.get(name) is None else c[name] for name in names), clock(c["time"])] for c in checkpoints]
-    print(table([*(name.upper() for name in names), f"TIME ({zone()})"], rows))
-    return 0
+    head = [*(name.upper() for name in names), f"TIME ({zone()})"]
+    show(arguments, {"checkpoints": checkpoints}, table(head, rows))
 
 
-def run_download(arguments: argparse.Namespace) -> int:
-    """`edt download`."""
+def _run_validation(arguments: argparse.Namespace) -> None:
+    found = job(arguments).validation()
+    show(arguments, asdict(found), found)
+
+
+def _run_download(arguments: argparse.Namespace) -> None:
     print(job(arguments).download(arguments.directory, arguments.part, extract=arguments.extract))
-    return 0

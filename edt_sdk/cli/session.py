@@ -12,29 +12,42 @@ import msgspec
 from edt_sdk.formatting.text_table import table
 from edt_sdk.schemas import fields
 
-__all__ = ["Verbs", "add_options", "add_verb", "client", "job", "print_json", "table"]
+__all__ = ["Run", "Verbs", "add_actions", "add_options", "add_verb", "client", "job", "print_json", "show", "table"]
 
 if TYPE_CHECKING:
     from edt_sdk.client import Client, Job
 
 Verbs = Any  # argparse's subparsers action, a private class
+Run = Callable[[argparse.Namespace], int | None]  # runs a verb and returns its exit code, None for 0
 
 
 def add_verb(
     verbs: Verbs,
     common: argparse.ArgumentParser,
     name: str,
-    run: Callable[[argparse.Namespace], int],
+    run: Run,
     says: str,
     *,
     job: str | None = None,
+    output: str | None = None,
 ) -> argparse.ArgumentParser:
-    """Add the parser for one verb. `job` is the help of its positional ID, None when it takes none."""
+    """Add the parser for one verb.
+
+    `job` is the help of its positional ID, None when it takes none. `output` is the default of -o, None for no -o.
+    """
     parser: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=says, description=says)
     parser.set_defaults(run=run)
     if job is not None:
         parser.add_argument("id", metavar="ID", help=job)
+    if output is not None:
+        parser.add_argument("-o", "--output", choices=(output, "json"), default=output)
     return parser
+
+
+def add_actions(verbs: Verbs, noun: str, says: str) -> Verbs:
+    """Add a verb that is followed by an action, and return what the actions are added to."""
+    parser = verbs.add_parser(noun, help=says, description=says)
+    return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
 
 def add_options(
@@ -56,6 +69,14 @@ def client(arguments: argparse.Namespace) -> Client:
 def job(arguments: argparse.Namespace) -> Job:
     """Return the job with the given ID."""
     return client(arguments).job(arguments.id)
+
+
+def show(arguments: argparse.Namespace, value: object, text: object) -> None:
+    """Print the answer as `-o` wants it."""
+    if arguments.output == "json":
+        print_json(value)
+    else:
+        print(text)
 
 
 def print_json(value: object) -> None:

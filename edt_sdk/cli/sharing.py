@@ -5,33 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edt_sdk.cli.session import Verbs, add_verb, client, print_json, table
+from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, print_json, show, table
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.fields import given
+from edt_sdk.schemas.job import parse_change
+from edt_sdk.schemas.plan import InstanceGroup, PlanAsRead, ResourceGroup
 
-if TYPE_CHECKING:
-    from edt_sdk.schemas.plan import InstanceGroup, ResourceGroup
-
-# Not imported from edt_sdk.schemas.plan: `edt --help` is quick without it. A test keeps them equal.
-POLICIES = ("fairshare", "priority", "fifo")
-_SETTINGS = (
-    *("resource_group", "parent", "policy", "preemption", "share", "own", "lend", "borrow", "user_shares"),
-    *("throughput_aware", "quantum", "pending_timeout"),
-)
+# The settings of a group whose options are made from the struct. The others have a word for None.
+_PLAIN = ("resource_group", "parent", "policy", "preemption", "share", "own", "throughput_aware", "quantum")
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
     for name, run, says in (
-        ("groups", run_groups, "List the instance groups and how they share."),
-        ("resources", run_resources, "List the resource groups."),
+        ("groups", _run_groups, "List the instance groups and how they share."),
+        ("resources", _run_resources, "List the resource groups."),
     ):
-        listing = add_verb(verbs, common, name, run, says)
-        listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    _add_actions(verbs, common, "group", "an instance group", _group_options, run_group)
-    _add_actions(verbs, common, "resource", "a resource group", _resource_options, run_resource)
-    plan = add_verb(verbs, common, "plan", run_plan, "Print all groups as JSON, or replace them.")
+        add_verb(verbs, common, name, run, says, output="table")
+    _add_actions(verbs, common, "group", "an instance group", _group_options, _run_group)
+    _add_actions(verbs, common, "resource", "a resource group", _resource_options, _run_resource)
+    plan = add_verb(verbs, common, "plan", _run_plan, "Print all groups as JSON, or replace them.")
     plan.add_argument(
         "--set",
         metavar="FILE",
@@ -45,43 +40,31 @@ def _add_actions(
     noun: str,
     what: str,
     options: Callable[[argparse.ArgumentParser], None],
-    run: Callable[[argparse.Namespace], int],
+    run: Run,
 ) -> None:
-    says = f"Create, update or delete {what}."
-    actions = verbs.add_parser(noun, help=says, description=says).add_subparsers(
-        dest="action", metavar="ACTION", required=True
-    )
+    actions = add_actions(verbs, noun, f"Create, update or delete {what}.")
     for action, told in (
         ("create", f"Add {what}."),
         ("update", f"Change {what}, at once also for jobs that run; what is not named stays."),
         ("delete", f"Remove {what} that nothing uses."),
     ):
-        parser = actions.add_parser(action, parents=[common], help=told, description=told)
-        parser.set_defaults(run=run)
+        parser = add_verb(actions, common, action, run, told, output=None if action == "delete" else "table")
         parser.add_argument("name", metavar="NAME")
         if action != "delete":
             options(parser)
-            parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
 
 
 def _group_options(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, InstanceGroup, *_PLAIN)
     say: Callable[..., Any] = parser.add_argument
-    say("--resource-group", metavar="R", help="whose slots it divides (default: default)")
-    say("--parent", metavar="G", help="the group it is part of; '' for none")
-    say("--policy", choices=POLICIES, help="how its jobs divide what it has (default: fairshare)")
-    say("--preemption", action=argparse.BooleanOptionalAction, help="take slots back from running jobs (default: yes)")
-    say("--share", type=int, metavar="N", help="weight against the groups beside it (default: 1)")
-    say("--own", type=int, metavar="N", help="slots that are its own whenever it has use for them (default: 0)")
     say("--lend", type=_number_or("all"), metavar="N", help="most of its own it lends, or all (default: all)")
     say("--borrow", type=_number_or("any"), metavar="N", help="most it uses beyond its own, or any (default: any)")
     say(
         "--user-share", action="append", type=_user_share, metavar="USER=N", dest="user_shares",
         help="divide among users first, by these weights; * for everybody else; repeatable, 'none' ends it",
     )  # fmt: skip
-    say("--throughput-aware", action=argparse.BooleanOptionalAction, help="slots go where they speed up most")
-    say("--quantum", type=float, metavar="S", help="seconds a job runs before one that waits takes its turn (60)")
     say(
-        "--pending-timeout", type=_seconds_or("never"), metavar="S",
+        "--pending-timeout", type=_number_or("never", float), metavar="S",
         help="a job that gets no slot for so long ends with ERROR (default: never)",
     )  # fmt: skip
 
@@ -92,45 +75,38 @@ def _resource_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slots", metavar="F", help="of each host: a number, ngpus, ncpus, or such as ncpus/2")
 
 
-def run_groups(arguments: argparse.Namespace) -> int:
-    """`edt groups`."""
+def _run_groups(arguments: argparse.Namespace) -> None:
     groups = client(arguments).instance_groups()
-    _show(arguments, {"instance_groups": groups}, groups_table(groups))
-    return 0
+    show(arguments, {"instance_groups": groups}, groups_table(groups))
 
 
-def run_resources(arguments: argparse.Namespace) -> int:
-    """`edt resources`."""
+def _run_resources(arguments: argparse.Namespace) -> None:
     groups = client(arguments).resource_groups()
-    _show(arguments, {"resource_groups": groups}, resources_table(groups))
-    return 0
+    show(arguments, {"resource_groups": groups}, resources_table(groups))
 
 
-def run_group(arguments: argparse.Namespace) -> int:
-    """`edt group create`, `update`, `delete`."""
+def _run_group(arguments: argparse.Namespace) -> None:
     server = client(arguments)
     if arguments.action == "delete":
         server.delete_instance_group(arguments.name)
         print(arguments.name)
-        return 0
-    settings = {name: getattr(arguments, name) for name in _SETTINGS if getattr(arguments, name) is not None}
+        return
+    settings = given(arguments, (*_PLAIN, "lend", "borrow", "pending_timeout"))
     settings = {name: None if value == _NO_LIMIT else value for name, value in settings.items()}
     if arguments.user_shares is not None:
         settings["user_shares"] = _users(arguments.user_shares)
     _check_given(arguments, settings)
     make = server.create_instance_group if arguments.action == "create" else server.update_instance_group
     group = make(arguments.name, **settings)
-    _show(arguments, group, groups_table([group]))
-    return 0
+    show(arguments, group, groups_table([group]))
 
 
-def run_resource(arguments: argparse.Namespace) -> int:
-    """`edt resource create`, `update`, `delete`."""
+def _run_resource(arguments: argparse.Namespace) -> None:
     server = client(arguments)
     if arguments.action == "delete":
         server.delete_resource_group(arguments.name)
         print(arguments.name)
-        return 0
+        return
     if arguments.rest and arguments.hosts:
         raise InvalidRequest("A resource group has the hosts that are named, or --rest: not both.", field="hosts")
     settings: dict[str, Any] = {}
@@ -142,18 +118,13 @@ def run_resource(arguments: argparse.Namespace) -> int:
     _check_given(arguments, settings)
     make = server.create_resource_group if arguments.action == "create" else server.update_resource_group
     group = make(arguments.name, **settings)
-    _show(arguments, group, resources_table([group]))
-    return 0
+    show(arguments, group, resources_table([group]))
 
 
-def run_plan(arguments: argparse.Namespace) -> int:
-    """`edt plan`."""
+def _run_plan(arguments: argparse.Namespace) -> None:
     if arguments.set is None:
         print_json(client(arguments).plan())
-        return 0
-    from edt_sdk.schemas.job import parse_change
-    from edt_sdk.schemas.plan import PlanAsRead
-
+        return
     try:
         if arguments.set == "-":
             text = sys.stdin.read()
@@ -166,7 +137,6 @@ def run_plan(arguments: argparse.Namespace) -> int:
     plan = parse_change(text, PlanAsRead)
     plan.check()
     print_json(client(arguments).set_plan(plan))
-    return 0
 
 
 def groups_table(groups: Sequence[InstanceGroup]) -> str:
@@ -209,13 +179,6 @@ def _tree(groups: Sequence[InstanceGroup], parent: str = "", depth: int = 0) -> 
     return found
 
 
-def _show(arguments: argparse.Namespace, value: object, text: str) -> None:
-    if arguments.output == "json":
-        print_json(value)
-    else:
-        print(text)
-
-
 def _check_given(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     if arguments.action == "update" and not settings:
         raise InvalidRequest("Nothing to change.", hint="Name what is to be another.")
@@ -225,20 +188,12 @@ def _check_given(arguments: argparse.Namespace, settings: dict[str, Any]) -> Non
 _NO_LIMIT = "no limit"
 
 
-def _number_or(word: str) -> Callable[[str], int | str]:
-    def number(text: str) -> int | str:
-        return _NO_LIMIT if text == word else int(text)
+def _number_or(word: str, kind: type[int] | type[float] = int) -> Callable[[str], float | str]:
+    def number(text: str) -> float | str:
+        return _NO_LIMIT if text == word else kind(text)
 
     number.__name__ = f"number or {word!r}"  # argparse's message names it
     return number
-
-
-def _seconds_or(word: str) -> Callable[[str], float | str]:
-    def seconds(text: str) -> float | str:
-        return _NO_LIMIT if text == word else float(text)
-
-    seconds.__name__ = f"number or {word!r}"
-    return seconds
 
 
 def _user_share(text: str) -> tuple[str, int] | None:
@@ -251,5 +206,5 @@ def _user_share(text: str) -> tuple[str, int] | None:
     return user, int(share)
 
 
-def _users(given: Sequence[tuple[str, int] | None]) -> dict[str, int] | None:
-    return None if None in given else dict(pair for pair in given if pair is not None)
+def _users(named: Sequence[tuple[str, int] | None]) -> dict[str, int] | None:
+    return None if None in named else dict(pair for pair in named if pair is not None)

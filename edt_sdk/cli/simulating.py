@@ -24,11 +24,10 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "simulate", help="Play a workload against the scheduler; needs no server.", add_help=False, prefix_chars="\0"
     )
     parser.add_argument("words", nargs="*")
-    parser.set_defaults(run=run_simulate)
+    parser.set_defaults(run=_run_simulate)
 
 
-def run_simulate(arguments: argparse.Namespace) -> int:
-    """`edt simulate`."""
+def _run_simulate(arguments: argparse.Namespace) -> int:
     # A kernel may have the SDK without the server's package.
     if find_spec(_PROGRAM.partition(".")[0]) is None:
         raise InvalidRequest(

@@ -5,9 +5,7 @@ Never: pictures, widgets or parsing of command lines.
 Read first: `client.py`, then `job.py`.
 """
 
-from edt_sdk.client.client import Client
+from edt_sdk.client.client import Client, JobList, PackagePreview
 from edt_sdk.client.job import Job
-from edt_sdk.client.job_list import JobList
-from edt_sdk.client.outlook import PackagePreview
 
 __all__ = ["Client", "Job", "JobList", "PackagePreview"]

@@ -7,7 +7,6 @@ training of a model is a job like any other.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -17,10 +16,8 @@ import msgspec
 from edt_sdk.client.job import Job
 from edt_sdk.client.session import ServerSession
 from edt_sdk.display.catalogue_view import DatasetList, ModelList
-from edt_sdk.packing.archive import write_archive
 from edt_sdk.packing.data_files import data_files
 from edt_sdk.packing.sources import Source, SourceFile, collect
-from edt_sdk.packing.upload import Multipart
 from edt_sdk.schemas.catalogue import (
     Dataset,
     DatasetDetails,
@@ -177,7 +174,12 @@ class CatalogueClient(ServerSession):
             NotFound: no such model or data set.
             InvalidRequest, Unprocessable: nothing to change, or a value that cannot be.
         """
-        self._known(ModelChange, changes)
+        if unknown := [field for field in changes if field not in ModelChange.__struct_fields__]:
+            raise InvalidRequest(
+                f"A model has no {unknown[0]!r} that could be changed.",
+                hint=f"There are {', '.join(ModelChange.__struct_fields__)}.",
+                field=unknown[0],
+            )
         return msgspec.convert(self._connection.json("PATCH", _at(_MODELS, name), body=changes), Model)
 
     def train_model(
@@ -242,27 +244,10 @@ class CatalogueClient(ServerSession):
         """
         self._connection.json("DELETE", _at(_MODELS, name), params={"kind": kind})
 
-    # --- sending ------------------------------------------------------------------------------------------------------
-
     def _add(self, path: str, new: NewDataset | NewModel, files: Sequence[SourceFile] | None) -> Any:
         if files is None:
             return self._connection.json("POST", path, body=new)
-        with tempfile.TemporaryFile(prefix="edt-package-") as package:
-            # Checked here as well: a refusal after a long upload would be late.
-            size = write_archive(files, package, cap=self.info.max_upload_bytes)
-            package.seek(0)
-            body = Multipart(msgspec.json.encode(new), package, size)
-            return self._connection.post_body(path, body, body.content_type)
-
-    @staticmethod
-    def _known(cls: type[ModelChange], changes: Mapping[str, Any]) -> None:
-        unknown = [name for name in changes if name not in cls.__struct_fields__]
-        if unknown:
-            raise InvalidRequest(
-                f"A model has no {unknown[0]!r} that could be changed.",
-                hint=f"There are {', '.join(cls.__struct_fields__)}.",
-                field=unknown[0],
-            )
+        return self._post_package(path, new, files)
 
 
 def _at(path: str, name: str) -> str:

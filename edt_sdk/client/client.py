@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import msgspec
 
 from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.job import Job
-from edt_sdk.client.job_list import JobList
-from edt_sdk.client.outlook import Outlook, PackagePreview
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display.answers import WhatIfAnswer
+from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
+from edt_sdk.formatting.html_table import left_out, note
 from edt_sdk.http.connection import Params
-from edt_sdk.packing.archive import write_archive
 from edt_sdk.packing.sources import Collected, Source, collect
-from edt_sdk.packing.table import packing_table
-from edt_sdk.packing.upload import QUIET_VARIABLE, Multipart, upload_progress
+from edt_sdk.packing.table import listing
+from edt_sdk.packing.upload import QUIET_VARIABLE
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.forecast import PackedFile
+from edt_sdk.schemas.forecast import Forecast, PackedFile, Preview
 from edt_sdk.schemas.frameworks import SHELL, Framework
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView, tags_of
 from edt_sdk.torchrun.command_line.submission import start_of
@@ -39,8 +37,49 @@ from edt_sdk.torchrun.command_line.submission import start_of
 if TYPE_CHECKING:
     from edt_sdk.monitor import Monitor
 
+# Most jobs that a repr lists: ten thousand lines at the end of a cell cannot be read.
+_MOST_LISTED = 100
 # Names under which tokens of servers travel in the environment of kernels.
 _SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
+
+
+class JobList(list[Job]):
+    """Jobs as they were when they were listed, newest first. `more` is True when the server has older ones."""
+
+    def __init__(self, jobs: Iterable[Job] = (), *, more: bool = False) -> None:
+        super().__init__(jobs)
+        self.more = more
+
+    def __repr__(self) -> str:
+        lines = [sentence(job.view) for job in self[:_MOST_LISTED]]
+        return "\n".join(filter(None, [*lines, left_out(len(self), _MOST_LISTED), self._older()])) or "No jobs."
+
+    def _repr_html_(self) -> str:
+        """Return the table."""
+        return "<br/>".join(filter(None, [jobs_table([job.view for job in self]), note(self._older())]))
+
+    def _older(self) -> str:
+        if not (self.more and self):
+            return ""
+        return (
+            f"There are older ones than these {len(self):,}: client.jobs(limit=10_000) lists more at once, "
+            f'client.jobs(before="{self[-1].id}") those that come next.'
+        )
+
+
+class Outlook(Forecast, frozen=True, kw_only=True):
+    """A `Forecast` with its sentence as its repr. `Forecast` describes its fields."""
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class PackagePreview(Preview, frozen=True, kw_only=True):
+    """A `Preview` with the list of its files and the forecast as its repr. `Preview` describes its fields."""
+
+    def __repr__(self) -> str:
+        files = [(file.name, file.size) for file in self.files]
+        return f"{listing('Would pack', files, self.main, notes=self.notes)}\n{self.forecast.text}"
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -162,33 +201,11 @@ class Client(CatalogueClient, PlanClient):
             InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
             NotFound, NotAllowed: no such `warm_start` job or `dataset`, or the job belongs to another user.
         """
-        spec, collected = self._specified(
-            source,
-            main=main,
-            tag=tag,
-            name=name,
-            max_workers=max_workers,
-            min_workers=min_workers,
-            slots_per_unit=slots_per_unit,
-            pending_timeout=pending_timeout,
-            priority=priority,
-            instance_group=instance_group,
-            mode=mode,
-            seed=seed,
-            threads_per_slot=threads_per_slot,
-            warm_start=warm_start,
-            framework=framework,
-            command=command,
-            torchrun=torchrun,
-            data_path=data_path,
-            dataset=dataset,
-            notes=notes,
-            tags=tags,
-            args=args,
-            env=env,
-            python=python,
-        )
-        return self._send(spec, collected, quiet=not progress or bool(os.environ.get(QUIET_VARIABLE)))
+        given: Mapping[str, Any] = locals()
+        spec, collected = self._specified(source, **{name: given[name] for name in SubmitOptions.__annotations__})
+        shown = collected if progress and not os.environ.get(QUIET_VARIABLE) else None
+        answer = self._post_package("jobs", spec, collected.files, shown)
+        return Job(self._connection, msgspec.convert(answer, JobView))
 
     def preview(self, source: Source, **options: Unpack[SubmitOptions]) -> PackagePreview:
         """Return what `submit` would send, and when the job would start. Nothing is sent or submitted.
@@ -223,10 +240,7 @@ class Client(CatalogueClient, PlanClient):
     ) -> Outlook:
         """Return when such a job would start, and on how many slots, or why never. Nothing is submitted.
 
-        The forecast assumes that no other job arrives. The arguments are those of `submit`.
-
-        Raises:
-            InvalidRequest, Unprocessable: an argument cannot be used.
+        The forecast assumes that no other job arrives. Arguments and errors are those of `submit`.
         """
         sizes = {"max_workers": max_workers, "min_workers": min_workers, "slots_per_unit": slots_per_unit}
         start = start_of(framework, torchrun, main="main.py", args=(), **sizes)
@@ -246,14 +260,12 @@ class Client(CatalogueClient, PlanClient):
 
         `ready` is True when it has jupyter-edt. `kernels` has `{"name", "display_name"}` of its kernels.
         """
-        found: list[dict[str, Any]] = self._connection.json("GET", "interpreters")["interpreters"]
-        return found
+        return cast("list[dict[str, Any]]", self._connection.json("GET", "interpreters")["interpreters"])
 
     def _foretold(self, spec: JobSpec) -> Outlook:
         return msgspec.convert(self._connection.json("POST", "forecasts", body=spec), Outlook)
 
     def _specified(self, source: Source, **options: Unpack[SubmitOptions]) -> tuple[JobSpec, Collected]:
-        """Return the job's specification and its files. Nothing is sent."""
         said: dict[str, Any] = {"max_workers": 1, "min_workers": 1, "slots_per_unit": 1, **options}
         python = said.pop("python", None)
         main, name, command = said.pop("main", None), said.pop("name", None), said.pop("command", ())
@@ -300,18 +312,6 @@ class Client(CatalogueClient, PlanClient):
             if any(map(self._connection.holds, words)):
                 raise InvalidRequest(f"{field} has the token of the server; a job must not carry it.", field=field)
 
-    def _send(self, spec: JobSpec, collected: Collected, *, quiet: bool) -> Job:
-        # A file, not memory: a package may be larger than the memory of a small notebook server.
-        with tempfile.TemporaryFile(prefix="edt-package-") as package:
-            # The server's cap is checked here too: a refusal after a long upload would be late.
-            size = write_archive(collected.files, package, cap=self.info.max_upload_bytes)
-            if not quiet:
-                print(packing_table(collected, size), file=self._output or sys.stdout, flush=True)
-            package.seek(0)
-            body = Multipart(msgspec.json.encode(spec), package, size, None if quiet else upload_progress())
-            answer = self._connection.post_body("jobs", body, body.content_type)
-        return Job(self._connection, msgspec.convert(answer, JobView))
-
     # --- jobs and machine ---------------------------------------------------------------------------------------------
 
     def jobs(
@@ -336,8 +336,10 @@ class Client(CatalogueClient, PlanClient):
             InvalidRequest: no such state, or more than 10 000.
             NotFound: there is no job `before`.
         """
-        if state is not None:
-            state = _state(state)
+        if state is not None and state.upper() not in list(JobState):
+            known = ", ".join(JobState)
+            raise InvalidRequest(f"{state!r} is no state; the states are {known}.", field="state")
+        state = state and state.upper()
         params: Params = {"all": 1 if all else None, "state": state, "tag": tag, "limit": limit}
         if before is not None:
             view = before.view if isinstance(before, Job) else self.job(before).view
@@ -366,8 +368,7 @@ class Client(CatalogueClient, PlanClient):
 
     def stop_all(self) -> list[str]:
         """Stop all my jobs and return their ids."""
-        ids: list[str] = self._connection.json("POST", "jobs/stop")["jobs"]
-        return ids
+        return cast("list[str]", self._connection.json("POST", "jobs/stop")["jobs"])
 
     def cluster(self) -> Cluster:
         """Return slots, groups, jobs and the reasons of waiting jobs: a dict with a readable repr, see `Cluster`."""
@@ -407,7 +408,7 @@ class Client(CatalogueClient, PlanClient):
             job: one of mine to emphasise.
             since: the timeline only since then, as for `timeline`.
             until: the timeline only until then.
-            theme: "auto" (legible on white and on black), "light" or "dark".
+            theme: as for `Job.picture`.
             width: pixels, 720 by default.
 
         Raises:
@@ -453,10 +454,3 @@ def _job_id(job: Job | str | None) -> str:
             field="warm_start",
         )
     return name
-
-
-def _state(text: str) -> JobState:
-    try:
-        return JobState(text.upper())
-    except ValueError:
-        raise InvalidRequest(f"{text!r} is no state; the states are {', '.join(JobState)}.", field="state") from None

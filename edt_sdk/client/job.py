@@ -13,6 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -39,7 +40,7 @@ from edt_sdk.schemas.errors import (
     WaitTimeout,
 )
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobPatch, JobResume, JobState, JobView, tags_of
+from edt_sdk.schemas.job import CLONEABLE, JobPatch, JobResume, JobState, JobView, tags_of
 from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 from edt_sdk.waiting.waiting import ProgressLine, fetch, in_thread, sight_lost, watch
@@ -70,7 +71,10 @@ class Job:
 
     def __init__(self, connection: Connection, view: JobView | str, taken: float | None = None) -> None:
         self._connection = connection
-        self._id = _checked_id(view) if isinstance(view, str) else view.id
+        self._id = view if isinstance(view, str) else view.id
+        # An id is one part of a URL's path, where a slash or `..` would lead to another route.
+        if not self._id or PurePath(self._id).name != self._id:
+            raise InvalidRequest(f"{view!r} is not the id of a job.", field="job")
         self._seen = None if isinstance(view, str) else view
         self._taken = time.time() if taken is None else taken
 
@@ -87,31 +91,27 @@ class Job:
         return self._id
 
     @property
-    def _view(self) -> JobView:
-        if self._seen is None:
-            self.refresh()
-            assert self._seen is not None
-        return self._seen
-
-    @property
     def notes(self) -> str:
         """Text about the job, as last seen."""
-        return self._view.notes
+        return self.view.notes
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Return the words to find the job by, as last seen."""
-        return self._view.tags
+        return self.view.tags
 
     @property
     def name(self) -> str:
         """Return the name of the job."""
-        return self._view.name
+        return self.view.name
 
     @property
     def view(self) -> JobView:
-        """Return the job as last seen, without asking the server."""
-        return self._view
+        """Return the job as last seen. The server is asked only where none was seen yet."""
+        if self._seen is None:
+            self.refresh()
+            assert self._seen is not None
+        return self._seen
 
     @property
     def taken(self) -> float:
@@ -120,7 +120,7 @@ class Job:
 
     def through(self, connection: Connection) -> Job:
         """Return the same job over another connection, for another thread."""
-        return Job(connection, self._view, self._taken)
+        return Job(connection, self.view, self._taken)
 
     @property
     def status(self) -> JobState:
@@ -135,7 +135,7 @@ class Job:
     @property
     def result_dir(self) -> Path:
         """Return the folder of the results on the server's machine."""
-        return Path(self._view.result_dir)
+        return Path(self.view.result_dir)
 
     def refresh(self) -> Job:
         """Ask the server for the present view and return self."""
@@ -196,7 +196,7 @@ class Job:
         return self._ended(timeout)
 
     def _ended(self, timeout: float | None) -> Job:
-        view = self._view
+        view = self.view
         if not view.state.final:
             suspended = view.state is JobState.SUSPENDED
             raise WaitTimeout(
@@ -281,23 +281,24 @@ class Job:
             )
         begin = None if since is None else moment(since, time.time())
         params: Params = {"stream": stream, "worker": worker, "tail": tail, "since": begin}
-        return self._follow_logs(params) if follow else self._pages_of_logs(params)
+        if follow:
+            events = follow_stream(self._connection, f"jobs/{self.id}/logs", params=params)
+            return (msgspec.json.decode(each.data, type=LogLine) for each in events if each and each.kind == "line")
+        pages = self._pages("logs", "lines", {**params, "limit": _PAGE})
+        # A tail is one page by definition.
+        chosen = pages if tail is None else islice(pages, 1)
+        return (line for page in chosen for line in msgspec.convert(page, list[LogLine]))
 
-    def _pages_of_logs(self, params: Params) -> Iterator[LogLine]:
-        cursor: str | None = None
+    def _pages(self, path: str, field: str, params: Params) -> Iterator[list[Any]]:
+        """Yield `field` of each page at `path`, until there is nothing more."""
+        after: str | int | None = None
         while True:
-            query = {**params, "after": cursor, "limit": _PAGE}
-            page = self._connection.json("GET", f"jobs/{self.id}/logs", params=query)
-            yield from msgspec.convert(page["lines"], list[LogLine])
-            # An unchanged cursor is the end of what is written. A tail is one page by definition.
-            if not page["lines"] or page["next"] == cursor or params["tail"] is not None:
+            page = self._connection.json("GET", f"jobs/{self.id}/{path}", params={**params, "after": after})
+            yield page[field]
+            # An unchanged cursor is the end of what is written.
+            if not page[field] or page["next"] == after:
                 return
-            cursor = page["next"]
-
-    def _follow_logs(self, params: Params) -> Iterator[LogLine]:
-        for event in follow_stream(self._connection, f"jobs/{self.id}/logs", params=params):
-            if event is not None and event.kind == "line":
-                yield msgspec.json.decode(event.data, type=LogLine)
+            after = page["next"]
 
     def metrics(self, *, points: int | None = None) -> Metrics:
         """Return the training and test curves. `points` thins the training curve to about that many points."""
@@ -306,13 +307,8 @@ class Job:
 
     def story(self) -> Story:
         """Return the events of the job, oldest first. The repr is their text."""
-        story, after = Story(), None
-        while True:
-            page = self._connection.json("GET", f"jobs/{self.id}/events", params={"after": after})
-            story.extend(msgspec.convert(page["events"], list[Event]))
-            if not page["events"] or page["next"] == after:
-                return story
-            after = page["next"]
+        pages = self._pages("events", "events", {})
+        return Story(event for page in pages for event in msgspec.convert(page, list[Event]))
 
     def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
         """Return how many slots it and its neighbours held, when and why. See `Client.timeline`."""
@@ -416,8 +412,8 @@ class Job:
         Changes nothing. Arguments and errors are those of `update`. The forecast assumes that no other job arrives.
         """
         patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
-        params = patch.changes()
-        return msgspec.convert(self._connection.json("GET", f"jobs/{self.id}/what-if", params=params), WhatIfAnswer)
+        answer = self._connection.json("GET", f"jobs/{self.id}/what-if", params=patch.changes())
+        return msgspec.convert(answer, WhatIfAnswer)
 
     def stop(self) -> Job:
         """End the job as KILLED and return self. Its logs and checkpoints stay."""
@@ -448,9 +444,8 @@ class Job:
             Unprocessable: there is no such queue, or its last queue was removed and no other is named.
             InvalidRequest, NotFound: not the name of a checkpoint, or there is no such checkpoint.
         """
-        chosen = msgspec.structs.asdict(JobResume(checkpoint=checkpoint, instance_group=instance_group).check())
-        named = {name: value for name, value in chosen.items() if value is not None}
-        return self._answer("POST", "/resume", named or None)
+        chosen = msgspec.to_builtins(JobResume(checkpoint=checkpoint, instance_group=instance_group).check())
+        return self._answer("POST", "/resume", chosen or None)
 
     def clone(
         self,
@@ -481,28 +476,14 @@ class Job:
             PackageError: `main` is not in the package.
             InvalidRequest, Unprocessable: a value cannot be used.
         """
-        begins = warm_start.id if isinstance(warm_start, Job) else warm_start
-        said = {
-            "name": name,
-            "max_workers": max_workers,
-            "min_workers": min_workers,
-            "priority": priority,
-            "instance_group": instance_group,
-            "mode": mode,
-            "seed": seed,
-            "warm_start": begins,
-            "dataset": dataset,
-            "notes": notes,
-            "tags": None if tags is None else tags_of(tags),
-            "args": None if args is None else list(args),
-            "env": None if env is None else dict(env),
-        }
+        warm_start = warm_start.id if isinstance(warm_start, Job) else warm_start
+        tags = None if tags is None else tags_of(tags)
+        args = None if args is None else list(args)
+        env = None if env is None else dict(env)
+        given: Mapping[str, Any] = locals()
         # A setting that is not sent keeps the value it has in this job, so None must not travel.
-        body = {
-            "source": {"job": self.id},
-            "main": main,
-            "spec": {field: value for field, value in said.items() if value is not None},
-        }
+        spec = {field: given[field] for field in (*CLONEABLE, "args") if given[field] is not None and field != "main"}
+        body = {"source": {"job": self.id}, "main": main, "spec": spec}
         return Job(self._connection, msgspec.convert(self._connection.json("POST", "submissions", body=body), JobView))
 
     def delete(self) -> None:
@@ -619,7 +600,7 @@ class Job:
                 name = next((name for name in archive.namelist() if name.endswith(FINAL_MODEL)), None)
                 if name is None:
                     raise NotFound(
-                        f"Job {self.id} has no final model (its state is {self._view.state}).",
+                        f"Job {self.id} has no final model (its state is {self.view.state}).",
                         hint="It is written after the last update; wait for the job first.",
                         job=self.id,
                     )
@@ -641,7 +622,7 @@ class Job:
 
     def __repr__(self) -> str:
         trouble = self._renew()
-        return card.text_card(self._view, self._taken, trouble=trouble)
+        return card.text_card(self.view, self._taken, trouble=trouble)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Return the card. Never a widget: a widget that lost its kernel hides the HTML next to it."""
@@ -651,24 +632,17 @@ class Job:
         """Return the card of the last view as a MIME bundle. `trouble` is why there is no newer view."""
         losses = [] if trouble else self.losses()
         return {
-            MIME: card.live_card(self._view, self._taken, self._connection.url),
-            "text/html": card.html_card(self._view, self._taken, losses=losses, trouble=trouble),
-            "text/plain": card.text_snapshot(self._view, self._taken, trouble=trouble),
+            MIME: card.live_card(self.view, self._taken, self._connection.url),
+            "text/html": card.html_card(self.view, self._taken, losses=losses, trouble=trouble),
+            "text/plain": card.text_snapshot(self.view, self._taken, trouble=trouble),
         }
 
     def _renew(self) -> str:
         """Refresh a view that may have changed. Returns why that was not possible, or ""."""
-        if self._view.state in (JobState.FINISHED, JobState.ERROR):
+        if self.view.state in (JobState.FINISHED, JobState.ERROR):
             return ""  # final for good, where a stopped or failed job may have been resumed
         try:
             self.refresh()
         except EdtError as refused:
             return str(refused)
         return ""
-
-
-def _checked_id(job: str) -> str:
-    # An id is one part of a URL's path, where a slash or `..` would lead to another route.
-    if not job or PurePath(job).name != job:
-        raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
-    return job

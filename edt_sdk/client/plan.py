@@ -21,7 +21,10 @@ RESOURCE_GROUPS = "resource-groups"
 
 
 class PlanClient(ServerSession):
-    """A client for the plan of a server."""
+    """A client for the plan of a server.
+
+    A change raises NotAllowed when the server's authorizer does not let this user administer.
+    """
 
     def plan(self) -> PlanAsRead:
         """Return all resource groups and instance groups, as one value."""
@@ -38,7 +41,6 @@ class PlanClient(ServerSession):
         Raises:
             ChangedMeanwhile: the plan was changed after it was read.
             Unprocessable: it cannot be used, or has no place for a job that has not ended.
-            NotAllowed: the server's authorizer does not let this user administer.
         """
         # The version guards against a race of two administrators: the second write is refused, not merged
         # (docs/decisions/019).
@@ -94,7 +96,6 @@ class PlanClient(ServerSession):
 
         Raises:
             Unprocessable: there is one of that name, or a value cannot be.
-            NotAllowed: the server's authorizer does not let this user administer.
         """
         group = InstanceGroup(
             name=name,
@@ -121,7 +122,6 @@ class PlanClient(ServerSession):
         Raises:
             NotFound: there is no such group.
             Unprocessable: there is no such field, or the value cannot be used.
-            NotAllowed: the server's authorizer does not let this user administer.
         """
         answer = self._connection.json("PATCH", _path(INSTANCE_GROUPS, name), body=changes)
         return msgspec.convert(answer, InstanceGroup)
@@ -148,7 +148,6 @@ class PlanClient(ServerSession):
 
         Raises:
             Unprocessable: the name is taken, a host is in two groups, or the formula is none.
-            NotAllowed: the server's authorizer does not let this user administer.
         """
         group = ResourceGroup(name=name, hosts=tuple(hosts), slots=str(slots))
         return msgspec.convert(self._connection.json("POST", RESOURCE_GROUPS, body=group), ResourceGroup)
@@ -159,7 +158,6 @@ class PlanClient(ServerSession):
         Raises:
             NotFound: there is none.
             Unprocessable: a field that there is not, or that cannot have this value.
-            NotAllowed: the server's authorizer does not let this user administer.
         """
         if isinstance(changes.get("slots"), int):
             changes["slots"] = str(changes["slots"])
@@ -174,8 +172,7 @@ class PlanClient(ServerSession):
 def _as_read(answer: Any, version: str) -> PlanAsRead:
     # The version is a field of the plan, so that it survives `msgspec.structs.replace` on its way back
     # (docs/decisions/019).
-    plan = msgspec.convert(answer, Plan)
-    return PlanAsRead(resource_groups=plan.resource_groups, instance_groups=plan.instance_groups, version=version)
+    return msgspec.convert({**answer, "version": version}, PlanAsRead)
 
 
 def _path(groups: str, name: str) -> str:

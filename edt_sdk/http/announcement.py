@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from functools import cache
 
 from edt_sdk.schemas.wire.context import job_context
 
@@ -15,15 +16,11 @@ log = logging.getLogger(__name__)
 
 _FOLDERS = ("DATA_DIR", "RESULT_DIR", "LOG_DIR", "SAVED_MODEL_DIR")
 _BACKEND = "FABRIC_BACKEND"
-_said = False
 
 
+@cache
 def announce() -> None:
     """Print the lines, unless this process has printed them."""
-    global _said
-    if _said:
-        return
-    _said = True
     backend = os.environ.get(_BACKEND, "")
     if backend not in ("", "pytorch"):
         print(

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,10 +36,7 @@ def is_loopback(url: str) -> bool:
 
 
 class TokenAuth(requests.auth.AuthBase):
-    """Adds Jupyter's token to a request.
-
-    As an `auth` object it also keeps requests from using a .netrc entry instead.
-    """
+    """Adds Jupyter's token to a request. As an `auth` object it keeps requests from using a .netrc entry instead."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -52,13 +49,10 @@ class TokenAuth(requests.auth.AuthBase):
 
 
 class Connection:
-    """Holds a session with the server at `url`.
+    """Holds a session with the server at `url`, such as `http://127.0.0.1:8888/user/ann/` with its base_url.
 
-    Args:
-        url: the Jupyter Server's address with its base_url, such as `http://127.0.0.1:8888/user/ann/`.
-        token: Jupyter's token, "" when the server wants none.
-        retries: how often a GET is retried when the network or a proxy fails.
-        timeout: seconds without a byte after which an answer counts as lost.
+    The token is "" when the server wants none. `retries` are of a GET when the network or a proxy fails, and an answer
+    counts as lost after `timeout` seconds without a byte.
     """
 
     def __init__(self, url: str, token: str = "", *, retries: int = 3, timeout: float = READ_TIMEOUT) -> None:
@@ -86,19 +80,14 @@ class Connection:
         Raises:
             EdtError: the class of the server's refusal, or ServerUnreachable.
         """
-        data = None if body is None else msgspec.json.encode(body)
-        headers = {} if data is None else {"Content-Type": "application/json"}
-        with self.open(method, path, params=params, data=data, headers=headers) as response:
-            return self._decode(response)
+        return self.versioned(method, path, params=params, body=body)[0]
 
-    def versioned(self, method: str, path: str, *, body: Any = None, made_from: str = "") -> tuple[Any, str]:
+    def versioned(
+        self, method: str, path: str, *, params: Params | None = None, body: Any = None, made_from: str = ""
+    ) -> tuple[Any, str]:
         """Send a request and return the decoded JSON of the answer with its version (ETag, "" without one).
 
-        Args:
-            method: GET or PUT.
-            path: the resource.
-            body: sent as JSON.
-            made_from: the version to replace, "" for any.
+        `made_from` is the version to replace, "" for any.
 
         Raises:
             ChangedMeanwhile: the server has another version now.
@@ -108,16 +97,15 @@ class Connection:
         headers = {} if data is None else {"Content-Type": "application/json"}
         if made_from:
             headers["If-Match"] = f'"{made_from}"'
-        with self.open(method, path, data=data, headers=headers) as response:
+        with self.open(method, path, params=params, data=data, headers=headers) as response:
             version = response.headers.get("ETag", "").removeprefix("W/").strip('"')
             return self._decode(response), version
 
     def post_body(self, path: str, body: Any, content_type: str) -> Any:
         """POST a body that is read while it is sent (`read` and `__len__`), and return the decoded answer."""
         # The server unpacks and checks before it answers, so this may take longer than other requests.
-        headers = {"Content-Type": content_type}
         try:
-            with self.open("POST", path, data=body, headers=headers, timeout=300.0) as response:
+            with self.open("POST", path, data=body, headers={"Content-Type": content_type}, timeout=300.0) as response:
                 return self._decode(response)
         except ServerUnreachable as broken:
             if not getattr(body, "sent", 0) or broken.hint != _START_ONE:
@@ -137,30 +125,6 @@ class Connection:
                 return response.content.decode("utf-8", "replace")
             except requests.RequestException as broken:
                 raise self.unreachable(broken, "broke off its answer") from broken
-
-    def save(
-        self,
-        path: str,
-        target: IO[bytes],
-        *,
-        params: Params | None = None,
-        told: Callable[[int, int | None], None] = lambda written, total: None,
-    ) -> int:
-        """Write an answer's body to `target` while it arrives, and return its number of bytes.
-
-        `told` is called with the bytes so far and the total, which is None where the server does not send it.
-        """
-        written = 0
-        with self.open("GET", path, params=params) as response:
-            length = response.headers.get("Content-Length", "")
-            total = int(length) if length.isdigit() else None
-            try:
-                for chunk in response.iter_content(1 << 20):
-                    written += target.write(chunk)
-                    told(written, total)
-            except requests.RequestException as broken:
-                raise self.unreachable(broken, "broke off the download") from broken
-        return written
 
     def open(
         self,
@@ -281,15 +245,23 @@ def save_file(
     params: Params | None = None,
     told: Callable[[int, int | None], None] = lambda written, total: None,
 ) -> int:
-    """Write an answer's body to `target` under a temporary name first, so that a partial file never has the name.
+    """Write an answer's body to `target` while it arrives, and return its number of bytes.
 
-    `told`: see `Connection.save`.
+    `told` is called with the bytes so far and the total, which is None where the server does not send it.
     """
+    # Under a temporary name first, so that a partial file never has the name.
     partial = target.with_name(f".{target.name}.part")
+    written = 0
     try:
-        with partial.open("wb") as file:
-            size = connection.save(path, file, params=params, told=told)
+        with connection.open("GET", path, params=params) as response, partial.open("wb") as file:
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
+            for chunk in response.iter_content(1 << 20):
+                written += file.write(chunk)
+                told(written, total)
         partial.replace(target)
+    except requests.RequestException as broken:
+        raise connection.unreachable(broken, "broke off the download") from broken
     finally:
         partial.unlink(missing_ok=True)
-    return size
+    return written

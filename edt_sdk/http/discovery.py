@@ -50,12 +50,7 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Holds a server's address and token.
-
-    Attributes:
-        found: how it was found, for messages.
-        local: whether it runs on this machine.
-    """
+    """Holds a server's address and token. `found` is how it was found, for messages."""
 
     url: str
     token: str
@@ -68,10 +63,7 @@ def connect(
 ) -> tuple[Server, ServerInfo]:
     """Return the server to use and its description.
 
-    Args:
-        url: its address, which may be copied from a browser, with `/lab` and `?token=…`.
-        token: its token, by default from the address or from Jupyter's runtime folder.
-        environ: the environment variables to look at.
+    The address may be copied from a browser, with `/lab` and `?token=…`.
 
     Raises:
         ServerUnreachable: no server found, or the given one does not answer.
@@ -110,14 +102,12 @@ def probe(server: Server) -> ServerInfo:
         connection.close()
 
 
-def running_servers(runtime_dir: Path | None = None) -> list[RunningServer]:
+def running_servers() -> list[RunningServer]:
     """Return the Jupyter Servers of this user on this machine, newest first. Files of dead servers are kept."""
-    if runtime_dir is None:
-        from jupyter_core.paths import jupyter_runtime_dir
+    from jupyter_core.paths import jupyter_runtime_dir
 
-        runtime_dir = Path(jupyter_runtime_dir())
     found = []
-    for path in runtime_dir.glob("jpserver-*.json"):
+    for path in Path(jupyter_runtime_dir()).glob("jpserver-*.json"):
         try:
             data, age = path.read_bytes(), path.stat().st_mtime
             server = msgspec.json.decode(data, type=RunningServer)

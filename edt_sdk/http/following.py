@@ -1,10 +1,12 @@
 """Follow a stream of the server over dropped connections: retry with back-off and resume after the last event.
 
-Every wait in the SDK uses this. The time limits of an absence of the server are set here.
+Every wait in the SDK uses this. The time limits of an absence of the server are set here. The format is the event
+stream of the HTML standard (section 9.2.6, "Interpreting an event stream").
 """
 
 from __future__ import annotations
 
+import codecs
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,13 +16,72 @@ import requests
 from urllib3.exceptions import ReadTimeoutError
 
 from edt_sdk.http.connection import Connection, Params
-from edt_sdk.http.sse import EventParser, ServerEvent
 from edt_sdk.schemas.errors import ServerUnreachable
 
 # Seconds without a connection until a wait gives up: a wait outlives a restart of the server, as its job does.
 PATIENCE = 120.0
 # Seconds without a connection that are not reported: proxies drop connections that come back at once.
 UNNOTICED = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """Holds one dispatched event. `id` is the newest id of the stream so far, and a reader resumes after it."""
+
+    kind: str
+    data: str
+    id: str
+
+
+class EventParser:
+    """Collects bytes and returns events. Pure: any split of the same bytes gives the same events.
+
+    Use one object per connection. `last_id` may come from the last connection.
+    """
+
+    def __init__(self, last_id: str = "") -> None:
+        self.last_id = last_id
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self._after_cr = False
+        self._first = True
+        self._kind = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> list[ServerEvent]:
+        """Return the events that `data` completes, in order."""
+        text = self._decoder.decode(data)
+        if self._first and text:
+            text, self._first = text.removeprefix("\ufeff"), False
+        # A CR at the end of a piece and a LF at the start of the next form a single line end.
+        if self._after_cr and text:
+            text, self._after_cr = text.removeprefix("\n"), False
+        if text.endswith("\r"):
+            self._after_cr = True
+        lines = (self._rest + text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._rest = lines.pop()
+        events = (self._line(line) for line in lines)
+        return [event for event in events if event is not None]
+
+    def _line(self, line: str) -> ServerEvent | None:
+        if not line:
+            return self._dispatch()
+        if line.startswith(":"):
+            return None
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._kind = value
+        elif field == "id" and "\0" not in value:
+            self.last_id = value
+        return None
+
+    def _dispatch(self) -> ServerEvent | None:
+        kind, data = self._kind or "message", self._data
+        self._kind, self._data = "", []
+        return ServerEvent(kind=kind, data="\n".join(data), id=self.last_id) if data else None
 
 
 def over(stop: threading.Event | None, deadline: float | None) -> bool:
@@ -72,18 +133,17 @@ def follow(
 ) -> Iterator[ServerEvent | None]:
     """Yield the events of a stream, and None for other data. A dropped connection resumes after the last event.
 
-    Ends after the event `end`, when `stop` is set or when `time.monotonic()` passes `deadline`.
+    Ends after the event `end`, when `stop` is set (within about 5 s), or when `time.monotonic()` passes `deadline`.
 
     Args:
         connection: with the server.
         path: the resource, to which `follow=1` and `after` are added.
         params: further query parameters.
         after: the id to resume after, "" for the beginning.
-        stop: set by another thread to end the stream, within about 5 s.
-        deadline: in `time.monotonic()` seconds.
+        stop: set by another thread.
+        deadline: as above.
         patience: seconds without a connection after which ServerUnreachable is raised.
-        away: called with the error when the connection is lost for longer than `UNNOTICED`, and with None when it is
-            back.
+        away: called with the error when the connection is lost for longer than `UNNOTICED`, with None when it is back.
     """
     pause = Pause(patience)
     gone = False

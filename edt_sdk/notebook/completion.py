@@ -8,48 +8,23 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobState
 
+if TYPE_CHECKING:
+    from edt_sdk.notebook.magics import MagicSession
+
 _MAGIC = re.compile(r"(?:^|=\s*|^\s+)(%{1,2})(edt_\w+)[ \t]+(?P<rest>[^\n]*)\Z", re.MULTILINE)
 _SOURCES = (".py", ".ipynb")
 
 
-class JobNames:
-    """Ids of jobs that this session has seen, newest first."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-
-    def remember(self, names: Iterable[str]) -> None:
-        """Add ids."""
-        self._names.update(dict.fromkeys(names))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(reversed(self._names))
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known without asking: jobs by id or variable, and instance groups."""
-
-    jobs: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-
-
-def completer(find: Callable[[str], Any], known: Callable[[], Known]) -> Callable[[CompletionContext], Any]:
-    """A matcher for magics.
-
-    Args:
-        find: the function of a magic by its name, None when there is none.
-        known: what may be named, looked at with each key press.
-    """
+def completer(find: Callable[[str], Any], session: MagicSession) -> Callable[[CompletionContext], Any]:
+    """Return a matcher for magics. `find` returns a magic's function, and `session` knows jobs and groups."""
 
     @context_matcher(identifier="edt_sdk")  # type: ignore[untyped-decorator]
     def complete(context: CompletionContext) -> SimpleMatcherResult:
@@ -58,7 +33,7 @@ def completer(find: Callable[[str], Any], known: Callable[[], Known]) -> Callabl
         if found is None or parser is None:
             return {"completions": [], "suppress": False}
         words = found["rest"].split(" ")
-        choices = list(suggestions(parser, words[:-1], words[-1], known()))
+        choices = list(suggestions(parser, words[:-1], words[-1], session))
         return {
             "completions": [SimpleCompletion(text=choice, type="param") for choice in choices],
             "matched_fragment": words[-1],
@@ -69,7 +44,9 @@ def completer(find: Callable[[str], Any], known: Callable[[], Known]) -> Callabl
     return complete  # type: ignore[no-any-return]
 
 
-def suggestions(parser: argparse.ArgumentParser, before: list[str], fragment: str, known: Known) -> Iterator[str]:
+def suggestions(
+    parser: argparse.ArgumentParser, before: list[str], fragment: str, session: MagicSession
+) -> Iterator[str]:
     """What may stand where `fragment` is being typed, after the words `before`."""
     # Words after a lone -- are the script's, and its options are not known here.
     if "--" in before:
@@ -77,14 +54,14 @@ def suggestions(parser: argparse.ArgumentParser, before: list[str], fragment: st
     options = {text: action for action in parser._actions for text in action.option_strings}
     last = options.get(before[-1]) if before else None
     if last is not None and last.nargs != 0:  # the value of an option
-        yield from _values(last, fragment, known, before)
+        yield from _values(last, fragment, session, before)
     elif fragment.startswith("-"):
         yield from sorted(text for text in options if text.startswith(fragment) and text.startswith("--"))
     else:
         place = len(_positional(options, before))
         for action in [action for action in parser._actions if not action.option_strings]:
             if place == 0 or action.nargs == "*":
-                yield from _values(action, fragment, known, before)
+                yield from _values(action, fragment, session, before)
 
 
 def _positional(options: dict[str, argparse.Action], before: list[str]) -> list[str]:
@@ -101,12 +78,12 @@ def _positional(options: dict[str, argparse.Action], before: list[str]) -> list[
     return found
 
 
-def _values(action: argparse.Action, fragment: str, known: Known, before: list[str]) -> Iterator[str]:
+def _values(action: argparse.Action, fragment: str, session: MagicSession, before: list[str]) -> Iterator[str]:
     match action.dest:
         case "job" | "jobs" | "warm_start":
-            choices: Iterable[str] = known.jobs
+            choices: Iterable[str] = session.jobs()
         case "instance_group":
-            choices = known.groups
+            choices = session.groups()
         case "framework":
             choices = [str(each.value) for each in Framework]
         case "state":

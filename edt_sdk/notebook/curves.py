@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, zip_longest
 from typing import Any
 
 from edt_sdk.pictures.parts.extremes import Extremes
@@ -19,14 +19,7 @@ MOST = 4000
 
 @dataclass(frozen=True, slots=True)
 class MetricsStep:
-    """One committed update.
-
-    Attributes:
-        step: its number, from 1.
-        loss: mean over its samples, None when that is not a number.
-        workers: how many computed it.
-        time: of its commit, seconds since the epoch.
-    """
+    """One committed update. `loss` is None when it is not a number, and `time` is in seconds since the epoch."""
 
     step: int
     loss: float | None
@@ -50,11 +43,7 @@ class Stretch:
 
 
 class Curves:
-    """All points of the metrics stream so far, thinned.
-
-    Args:
-        most: the largest number of points to keep of each kind.
-    """
+    """All points of the metrics stream so far, at most `most` of each kind."""
 
     def __init__(self, most: int = MOST) -> None:
         # A stretch keeps up to three points, and the last point is there beside them.
@@ -142,18 +131,15 @@ class Curves:
         found: list[Stretch] = []
         # A step's time runs from the commit before it, so a piece begins with the point before its own first.
         first = 0
-        for at, (point, after) in enumerate(pairwise([*points, None])):
-            changes = after is None or (point is not None and after.workers != point.workers)
+        for at, (point, after) in enumerate(zip_longest(points, points[1:])):
+            changes = after is None or after.workers != point.workers
             if at > first and (changes or at - first >= size):
-                found.append(_stretch(points[first], points[at]))
+                before, seconds = points[first], point.time - points[first].time
+                if seconds > 0 and point.step > before.step:
+                    rate = (point.step - before.step) / seconds
+                    found.append(Stretch(before.step, point.step, rate, point.workers))
                 first = at
-        return [stretch for stretch in found if stretch.rate > 0]
-
-
-def _stretch(before: MetricsStep, last: MetricsStep) -> Stretch:
-    seconds = last.time - before.time
-    rate = (last.step - before.step) / seconds if seconds > 0 else 0.0
-    return Stretch(before.step, last.step, rate, last.workers)
+        return found
 
 
 def _points_in(points: Sequence[MetricsStep], seconds: float) -> int:

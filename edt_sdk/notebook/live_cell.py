@@ -10,7 +10,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
@@ -60,12 +59,7 @@ class StoppedWaiting(KeyboardInterrupt):
 
 
 def wait(job: Job) -> Job:
-    """Wait for the end of `job` and show how it trains. Return the job when it FINISHED.
-
-    Raises:
-        StoppedWaiting: Ctrl-C.
-        JobFailed, ServerUnreachable, NotFound: as `Job.wait`.
-    """
+    """Wait for the end of `job` and show how it trains. Raises as `Job.wait`, and StoppedWaiting at Ctrl-C."""
     stop = threading.Event()
     cell = _Cell(job)
     try:
@@ -87,14 +81,8 @@ def wait(job: Job) -> Job:
 
 
 def state_line(view: JobView, workers: int, remark: str = "") -> tuple[str, str]:
-    """Return the line above the figure as HTML and as text.
-
-    Args:
-        view: the job.
-        workers: how many computed the last update.
-        remark: what else explains the line, in place of what explains the job's state.
-    """
-    words = [f"{view.state.value}"]
+    """Return the line above the figure as HTML and as text. `remark` replaces what explains the job's state."""
+    words = [view.state.value]
     if view.state is JobState.RUNNING and workers:
         words.append(f"on {workers} worker{'' if workers == 1 else 's'}")
     # Ids are made of names where they can be.
@@ -120,13 +108,9 @@ def _progress(view: JobView) -> list[str]:
 
 
 def due(since: float, cost: float, steps: int, *, other: bool) -> bool:
-    """Return whether to draw the figure again.
+    """Return whether to draw the figure again, `since` seconds after a drawing of `cost` seconds.
 
-    Args:
-        since: seconds since it was drawn.
-        cost: seconds that took.
-        steps: new steps.
-        other: a validation, the number of workers or the state is new as well.
+    `other` is True when a validation, the number of workers or the state is new too.
     """
     if since < max(REDRAW_EVERY, min(cost / _DRAWING_SHARE, _LONGEST_PAUSE)):
         return False
@@ -167,8 +151,9 @@ class _Cell:
                     if event is not None and event.kind == "metric":
                         news.put(msgspec.json.decode(event.data, type=dict[str, Any]))
 
-        _start(views)
-        metrics = _start(points)
+        threads = [threading.Thread(target=work, name="edt-cell", daemon=True) for work in (views, points)]
+        for thread in threads:
+            thread.start()
         self.show_line()
         while not job.view.state.final:
             # A timeout, because a figure can become due without news.
@@ -176,7 +161,7 @@ class _Cell:
             self._draw_if_due()
         until = time.monotonic() + _LAST_POINTS
         # A race at the end: the state arrives over another stream than the last points.
-        while metrics.is_alive() and time.monotonic() < until:
+        while threads[-1].is_alive() and time.monotonic() < until:
             self._take(news, 0.1)
         while not news.empty():
             self._take(news, 0.0)
@@ -251,20 +236,9 @@ class _Shown:
             return
         self._last = bundle
         if self._handle is None:
-            self._handle = _display(bundle, raw=True, metadata=metadata, display_id=True)
+            from IPython import display  # untyped, and not loaded outside of notebooks
+
+            show: Any = display.display
+            self._handle = show(bundle, raw=True, metadata=metadata, display_id=True)
         else:
             self._handle.update(bundle, raw=True, metadata=metadata)
-
-
-def _start(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, name="edt-cell", daemon=True)
-    thread.start()
-    return thread
-
-
-def _display(value: Any, **settings: Any) -> Any:
-    """Call IPython's `display`, which is untyped and not loaded outside of notebooks."""
-    from IPython import display
-
-    show: Any = display.display
-    return show(value, **settings)

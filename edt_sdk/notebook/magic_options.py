@@ -82,10 +82,7 @@ def options_of(struct: type[msgspec.Struct], *names: str, unset: bool = False) -
     return add
 
 
-def job_argument(function: F) -> F:
-    """Add the positional argument of magics about one job."""
-    says = "id of the job, or a variable that holds it; the last one by default"
-    return option("job", nargs="?", help=says)(function)
+job_argument = option("job", nargs="?", help="id of the job, or a variable that holds it; the last one by default")
 
 
 def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:

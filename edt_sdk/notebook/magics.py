@@ -6,24 +6,42 @@ makes no request. The first magic that needs the server finds it, and a later on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 
-from edt_sdk.notebook.completion import Known, completer
-from edt_sdk.notebook.magic_options import job_argument, line_magic, magics, option, options_of, parse, parsed
-from edt_sdk.notebook.magic_session import MagicSession
-from edt_sdk.notebook.magic_submit import SubmitMagics
+from edt_sdk.notebook.completion import completer
+from edt_sdk.notebook.magic_options import (
+    job_argument,
+    line_cell_magic,
+    line_magic,
+    magics,
+    option,
+    options_of,
+    parse,
+    parsed,
+    words,
+)
+from edt_sdk.packing.cell_needs import take_along
+from edt_sdk.packing.cells import cells_of
+from edt_sdk.packing.sources import Collected, from_cells
+from edt_sdk.schemas.errors import EdtError, NotAllowed, PackageError, ServerUnreachable
 from edt_sdk.schemas.fields import given
-from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume
+from edt_sdk.schemas.job import CLONEABLE, SCHEDULED, SUBMITTABLE, JobPatch, JobResume, JobSpec
 from edt_sdk.schemas.validation import NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
+from edt_sdk.torchrun.command_line.command import asked
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from edt_sdk.client import Client, Job, JobList
+    from edt_sdk.client import Client, Job, JobList, PackagePreview
     from edt_sdk.display.answers import WhatIfAnswer
     from edt_sdk.display.cluster_view import Cluster
     from edt_sdk.display.log_text import LogText
@@ -32,14 +50,197 @@ if TYPE_CHECKING:
     from edt_sdk.display.validation import Validation
     from edt_sdk.monitor import Monitor
 
+TAG = "edt"
+R = TypeVar("R")
+_SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
+
+
+class MagicSession:
+    """The state that a notebook's magics share: a client, the jobs seen so far, and the last used job."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        # Ids of jobs that this session has seen, in that order.
+        self._seen: dict[str, None] = {}
+        self.client: Client | None = None
+        self._last: str | None = None
+
+    def run(self, work: Callable[[Client], R]) -> R:
+        """Run `work` with the client. A refusal becomes one line, and a lost server is searched for again."""
+        try:
+            if self.client is None:
+                from edt_sdk.client import Client
+
+                self.client = Client()
+            return work(self.client)
+        except EdtError as refused:
+            if isinstance(refused, ServerUnreachable | NotAllowed):
+                self.client = None  # it may have another port or token by now
+            raise UsageError(str(refused)) from None
+
+    def job(self, name: str | None, *, seen: bool = True) -> Job:
+        """Return the job with this id, or of the variable with this name. Without a name, return the last job used.
+
+        `seen=False` makes no request for an id: the next request finds out whether there is such a job.
+        """
+        from edt_sdk.client import Job
+
+        found = self.named(name) if name else self._last
+        if found is None:
+            raise UsageError("Which job? Give its id; %edt_jobs lists them.")
+        if not isinstance(found, str):
+            return self.touched(found)
+        return self.touched(self.run(lambda client: client.job(found) if seen else Job(client.connection, found)))
+
+    def given(self, magic: Callable[..., Any], name: str | None) -> Job:
+        """Return the job with this name, without a request and without a default."""
+        if not name:
+            raise UsageError(f"%{magic.__name__} needs the id of a job.")
+        return self.job(name, seen=False)
+
+    def named(self, name: str) -> Job | str:
+        """Return the job or id in the variable of this name, else the name itself as an id."""
+        from edt_sdk.client import Job
+
+        held = self._shell.user_ns.get(name)
+        return held if isinstance(held, Job | str) else name
+
+    def touched(self, job: Job) -> Job:
+        """Remember the job as the last one."""
+        self._last = job.id
+        self.remember([job.id])
+        return job
+
+    def remember(self, ids: Iterable[str]) -> None:
+        """Keep ids for the completion, which makes no request."""
+        self._seen.update(dict.fromkeys(ids))
+
+    # --- for completion, without a request ----------------------------------------------------------------------------
+
+    def jobs(self) -> list[str]:
+        """Return the words that may name a job: variables that hold one, then ids seen so far."""
+        from edt_sdk.client import Job
+
+        # IPython keeps outputs in variables such as _ and _3, which would clutter the completion.
+        variables = [name for name, value in self._shell.user_ns.items() if isinstance(value, Job) and name[0] != "_"]
+        return [*variables, *reversed(self._seen)]
+
+    def groups(self) -> list[str]:
+        """Return the instance groups that the server has named, none before the first request."""
+        return [] if self.client is None else list(self.client.info.instance_groups)
+
 
 @magics
 class EdtMagics(Magics):
-    """The magics about jobs that there are."""
+    """The magics."""
 
     def __init__(self, shell: InteractiveShell, session: MagicSession) -> None:
         super().__init__(shell)
         self._session = session
+
+    # --- submitting ---------------------------------------------------------------------------------------------------
+
+    @parsed
+    @option("source", nargs="?", help="a folder, a .py or an .ipynb file; not in a cell magic, which sends its cell")
+    @option("--notebook", action="store_true", help=f"send this notebook's cells that have the tag {TAG!r}")
+    @option("--tag", metavar="TAG", help=f"of a notebook only the cells with this tag (--notebook: {TAG})")
+    @option("--dry-run", action="store_true", help="submit nothing: list what would be sent, and when it would start")
+    @option("--main", metavar="FILE", help="main script, relative to the folder")
+    @options_of(JobSpec, *SUBMITTABLE)
+    @option("--quiet", action="store_true", help="do not list what is packed")
+    @line_cell_magic
+    def edt_submit(self, line: str, cell: str | None = None) -> Job | PackagePreview:
+        """Submit a training, and return its Job.
+
+        What follows a lone -- goes to the script, or to torchrun. Variables of the notebook are put
+        in where {name} or $name stands. Over a cell, the functions, classes, imports and plain values that the
+        cell uses are taken along from the cells that were run before; what was taken is listed.
+
+        Examples:
+          job = %edt_submit digits --max-workers 4 -- --epochs 20
+          job = %edt_submit digits --name lr-{rate} -- --lr {rate}
+          %edt_submit digits --max-workers 4 --dry-run
+          %edt_submit --notebook --max-workers 2
+        """
+        own, rest = _cut(line)
+        options = parse(self.edt_submit, own)
+        self._check(options, cell)
+        try:
+            if cell is not None:
+                options.source = self._from_cell(cell, options.main)
+            elif options.notebook:
+                options.source, options.tag = self._this_notebook(), options.tag or TAG
+        except PackageError as refused:
+            raise UsageError(str(refused)) from None
+        options.args = words(rest)
+        wishes: dict[str, Any] = {"tag": options.tag, **self._given(options, SUBMITTABLE)}
+        if options.dry_run:
+            return self._session.run(lambda client: client.preview(**asked(options), **wishes))
+        progress = not options.quiet
+        job = self._session.run(lambda client: client.submit(**asked(options), **wishes, progress=progress))
+        return self._session.touched(job)
+
+    @parsed
+    @job_argument
+    @options_of(JobSpec, *CLONEABLE, unset=True)
+    @line_magic
+    def edt_clone(self, line: str) -> Job:
+        """Submit another job of the package that a job was submitted with, and return it.
+
+        What is not given is as in that job; what follows a lone -- goes to the script, in place of its arguments.
+
+        Example:
+          again = %edt_clone first --priority 8000 -- --lr 0.01
+        """
+        own, rest = _cut(line)
+        options = parse(self.edt_clone, own)
+        cloned = self._session.job(options.job)
+        said = self._given(options, CLONEABLE)
+        # A lone -- without words after it means no arguments. Without -- the earlier job's arguments stay.
+        if _SCRIPT_ARGS.search(line):
+            said["args"] = words(rest)
+        return self._session.touched(self._session.run(lambda _: cloned.clone(**said)))
+
+    def _given(self, options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+        """Return the options that were given. A variable may stand for the job of a warm start."""
+        found = given(options, names)
+        return found | ({"warm_start": self._session.named(found["warm_start"])} if "warm_start" in found else {})
+
+    @staticmethod
+    def _check(options: Any, cell: str | None) -> None:
+        if cell is not None and (options.source is not None or options.notebook or options.tag):
+            raise UsageError("%%edt_submit sends the cell; it takes no source.")
+        if options.notebook and options.source is not None:
+            raise UsageError("--notebook sends this notebook; leave the source out, or name a notebook with --tag.")
+        torchrun = options.framework == "torchrun"  # which may name its script behind --
+        if cell is None and not options.notebook and options.source is None and not torchrun:
+            raise UsageError("%edt_submit needs a folder, a .py or an .ipynb file, or --notebook.")
+
+    def _from_cell(self, cell: str, main: str | None) -> Collected:
+        taken = take_along(cell, self._history(), dict(self.shell.user_ns))  # type: ignore[union-attr]
+        cells = [taken.script, cell] if taken.script else [cell]
+        return from_cells(cells, "cells", Path.cwd(), main=main, notes=taken.notes)
+
+    def _this_notebook(self) -> Path:
+        # Here and not at the top: it brings the network, which loading the magics does not need.
+        from edt_sdk.notebook.notebook_path import notebook_path
+
+        path = notebook_path(self.shell.user_ns)  # type: ignore[union-attr]
+        history = self._history()
+        running = history[-1].strip() if history else ""
+        if "edt_submit" in running and running not in [cell.strip() for cell in cells_of(path)]:
+            saved = time.strftime("%H:%M:%S", time.localtime(path.stat().st_mtime))
+            raise PackageError(
+                f"{path.name} has changes that are not saved: it was saved at {saved}, without this very cell.",
+                hint="Save it (Ctrl+S), then run this again: what is saved is what is sent.",
+                field="source",
+            )
+        return path
+
+    def _history(self) -> Sequence[str]:
+        """Return the cells of this session as typed. The running cell is last."""
+        manager: Any = getattr(self.shell, "history_manager", None)
+        return () if manager is None else tuple(manager.input_hist_raw)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -53,11 +254,9 @@ class EdtMagics(Magics):
     def edt_jobs(self, line: str) -> JobList:
         """List jobs, newest first."""
         options = parse(self.edt_jobs, line)
-        jobs: JobList = self._session.run(
-            lambda client: client.jobs(**given(options, ("all", "state", "tag", "limit", "before")))
-        )
-        # Ids are kept for the completion, which makes no request.
-        self._session.names.remember(job.id for job in jobs)
+        chosen = given(options, ("all", "state", "tag", "limit", "before"))
+        jobs = self._session.run(lambda client: client.jobs(**chosen))
+        self._session.remember(job.id for job in jobs)
         return jobs
 
     @parsed
@@ -75,16 +274,14 @@ class EdtMagics(Magics):
         """Wait until a job has finished; one line if it fails. Interrupting ends the waiting, never the job."""
         options = parse(self.edt_wait, line)
         job = self._session.job(options.job)
-        ended: Job = self._session.run(lambda _: job.wait(options.timeout))
-        return ended
+        return self._session.run(lambda _: job.wait(options.timeout))
 
     @parsed
     @line_magic
     def edt_cluster(self, line: str) -> Cluster:
         """Show the slots, who has them, and how the instance groups share them."""
         parse(self.edt_cluster, line)
-        machine: Cluster = self._session.run(lambda client: client.cluster())
-        return machine
+        return self._session.run(lambda client: client.cluster())
 
     @parsed
     @job_argument
@@ -118,8 +315,7 @@ class EdtMagics(Magics):
         """Show the curves of a job: loss and accuracy of training and validation."""
         options = parse(self.edt_metrics, line)
         job = self._session.job(options.job)
-        metrics: Metrics = self._session.run(lambda _: job.metrics(points=options.points))
-        return metrics
+        return self._session.run(lambda _: job.metrics(points=options.points))
 
     @parsed
     @job_argument
@@ -151,8 +347,7 @@ class EdtMagics(Magics):
         if not 2 <= len(options.jobs) <= 5:
             raise UsageError("%edt_compare takes two to five jobs: ids, or variables that hold them.")
         jobs = [self._session.job(name) for name in options.jobs]
-        picture: Picture = self._session.run(lambda client: client.compare(jobs, x=options.x))
-        return picture
+        return self._session.run(lambda client: client.compare(jobs, x=options.x))
 
     @parsed
     @job_argument
@@ -160,8 +355,7 @@ class EdtMagics(Magics):
     def edt_story(self, line: str) -> Story:
         """Tell what happened to a job."""
         job = self._session.job(parse(self.edt_story, line).job)
-        story: Story = self._session.run(lambda _: job.story())
-        return story
+        return self._session.run(lambda _: job.story())
 
     @parsed
     @job_argument
@@ -170,13 +364,10 @@ class EdtMagics(Magics):
     def edt_monitor(self, line: str) -> Monitor:
         """Watch a job live."""
         options = parse(self.edt_monitor, line)
-        monitor: Monitor
         if options.all:
-            monitor = self._session.run(lambda client: client.monitor())
-        else:
-            job = self._session.job(options.job)
-            monitor = self._session.run(lambda _: job.monitor())
-        return monitor
+            return self._session.run(lambda client: client.monitor())
+        job = self._session.job(options.job)
+        return self._session.run(lambda _: job.monitor())
 
     @parsed
     @option("job", nargs="?", help="one job and its neighbours (default: everything)")
@@ -187,10 +378,7 @@ class EdtMagics(Magics):
         """Show which job held how many slots when, and why."""
         options = parse(self.edt_timeline, line)
         job = self._session.job(options.job) if options.job else None
-        timeline: Timeline = self._session.run(
-            lambda client: (job or client).timeline(since=options.since, until=options.until)
-        )
-        return timeline
+        return self._session.run(lambda client: (job or client).timeline(since=options.since, until=options.until))
 
     @parsed
     @job_argument
@@ -200,8 +388,7 @@ class EdtMagics(Magics):
         """Tell who would hold how many slots, and when the job would end; nothing is changed."""
         options = parse(self.edt_what_if, line)
         job = self._session.job(options.job)
-        answer: WhatIfAnswer = self._session.run(lambda _: job.what_if(**given(options, SCHEDULED)))
-        return answer
+        return self._session.run(lambda _: job.what_if(**given(options, SCHEDULED)))
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
@@ -213,8 +400,7 @@ class EdtMagics(Magics):
         """Change the settings of a job: notes and tags at any time, the others until it has ended."""
         options = parse(self.edt_update, line)
         job = self._session.job(options.job, seen=False)
-        changed: Job = self._session.run(lambda _: job.update(**given(options, JobPatch.__struct_fields__)))
-        return changed
+        return self._session.run(lambda _: job.update(**given(options, JobPatch.__struct_fields__)))
 
     @parsed
     @job_argument
@@ -232,11 +418,10 @@ class EdtMagics(Magics):
         options = parse(self.edt_validate, line)
         job = self._session.job(options.job)
         chosen = given(options, NewValidation.__struct_fields__)
-        started: Job = self._session.touched(self._session.run(lambda _: job.validate(**chosen)))
+        started = self._session.touched(self._session.run(lambda _: job.validate(**chosen)))
         if not options.wait:
             return started
-        result: Validation = self._session.run(lambda _: started.wait().validation())
-        return result
+        return self._session.run(lambda _: started.wait().validation())
 
     @parsed
     @job_argument
@@ -244,8 +429,7 @@ class EdtMagics(Magics):
     def edt_validation(self, line: str) -> Validation:
         """Show what a validation came to."""
         job = self._session.job(parse(self.edt_validation, line).job)
-        result: Validation = self._session.run(lambda _: job.validation())
-        return result
+        return self._session.run(lambda _: job.validation())
 
     @parsed
     @job_argument
@@ -254,8 +438,7 @@ class EdtMagics(Magics):
         """Take all slots from a job until it is resumed. The job is named, never guessed."""
         # No default job: the last job used may not be the one that is meant.
         job = self._session.given(self.edt_suspend, parse(self.edt_suspend, line).job)
-        suspended: Job = self._session.run(lambda _: job.suspend())
-        return suspended
+        return self._session.run(lambda _: job.suspend())
 
     @parsed
     @job_argument
@@ -265,10 +448,7 @@ class EdtMagics(Magics):
         """Let a job go on that was suspended, or stopped, or failed. The job is named, never guessed."""
         options = parse(self.edt_resume, line)
         job = self._session.given(self.edt_resume, options.job)
-        resumed: Job = self._session.run(
-            lambda _: job.resume(options.checkpoint, instance_group=options.instance_group)
-        )
-        return resumed
+        return self._session.run(lambda _: job.resume(options.checkpoint, instance_group=options.instance_group))
 
     @parsed
     @job_argument
@@ -281,11 +461,9 @@ class EdtMagics(Magics):
         if options.all == bool(options.job):
             raise UsageError("%edt_stop needs the id of a job, or --all.")
         if options.all:
-            ids: list[str] = self._session.run(lambda client: client.stop_all())
-            return ids
+            return self._session.run(lambda client: client.stop_all())
         job = self._session.job(options.job, seen=False)
-        stopped: Job = self._session.run(lambda _: job.stop())
-        return stopped
+        return self._session.run(lambda _: job.stop())
 
     @parsed
     @job_argument
@@ -309,7 +487,11 @@ class EdtMagics(Magics):
         return self._session.run(lambda _: job.download(options.directory, options.part, extract=options.extract))
 
 
-OURS = (EdtMagics, SubmitMagics)
+def _cut(line: str) -> tuple[str, str]:
+    """Split the line at a lone `--`."""
+    # Cut before argparse sees the line: it would take the script's options for ours.
+    found = _SCRIPT_ARGS.search(line)
+    return (line[: found.start()], line[found.end() :]) if found else (line, "")
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -318,22 +500,15 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     if any(isinstance(owner, EdtMagics) for owner in shell.magics_manager.registry.values()):
         return
     session = MagicSession(shell)
-    shell.register_magics(EdtMagics(shell, session), SubmitMagics(shell, session))
-    line = shell.magics_manager.magics["line"]
-
-    def known() -> Known:
-        return Known(tuple(session.jobs()), tuple(session.groups()))
-
-    shell.Completer.custom_matchers.append(completer(line.get, known))
+    shell.register_magics(EdtMagics(shell, session))
+    shell.Completer.custom_matchers.append(completer(shell.magics_manager.magics["line"].get, session))
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """`%unload_ext edt_sdk`: every magic and the completion are gone."""
-    registry = shell.magics_manager.registry
-    for cls in OURS:
-        registry.pop(cls.__name__, None)
+    shell.magics_manager.registry.pop(EdtMagics.__name__, None)
     for kind in shell.magics_manager.magics.values():
-        for name in [n for n, function in kind.items() if isinstance(getattr(function, "__self__", None), OURS)]:
+        for name in [n for n, function in kind.items() if isinstance(getattr(function, "__self__", None), EdtMagics)]:
             del kind[name]
     matchers = shell.Completer.custom_matchers
     matchers[:] = [matcher for matcher in matchers if not getattr(matcher, "edt_sdk", False)]

@@ -24,11 +24,7 @@ _BY_NAME = "Name the file: %edt_submit my.ipynb --tag edt"
 
 
 def notebook_path(namespace: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the file of this kernel's notebook.
-
-    Args:
-        namespace: the notebook's variables.
-        environ: the environment variables to look at.
+    """Return the file of this kernel's notebook, with these variables.
 
     Raises:
         PackageError: there is none, it is not on this machine, or was never saved.

@@ -3,25 +3,13 @@
 A data set is a folder: one of the server's data folder, referenced where it lies or copied, or an upload. A model is
 code with its training settings: framework, script, arguments, hyper-parameters, data set, maximum of workers. A
 training of a model is an ordinary job that names them (`JobView.model`, `JobView.dataset`).
-
-    GET    /datasets                 {"datasets": [Dataset], "types": [str]}
-    POST   /datasets                 NewDataset as JSON, or multipart: part `spec` (NewDataset), part `package`
-                                     (a .tar.gz, .tar or .zip, which is unpacked, or any one file) → 201 Dataset
-    GET    /datasets/{name}          DatasetDetails
-    DELETE /datasets/{name}          204, or 409 while a job that has not ended needs the copied files
-    GET    /models                   {"models": [Model], "frameworks": [str], "hyperparameters": [str]}
-    POST   /models                   NewModel as JSON, or multipart as above → 201 Model
-    GET    /models/{name}            ModelDetails
-    PATCH  /models/{name}            ModelChange → Model
-    DELETE /models/{name}            204 (its trainings keep their own copy of the code)
-    POST   /models/{name}/train      Training (the body may be empty) → 201 JobView
 """
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta
@@ -31,6 +19,7 @@ from edt_sdk.schemas.frameworks import Framework, framework_named
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView, check_max_workers, check_priority
 
 _NAME = re.compile(r"\w[\w.-]{0,99}\Z")
+DEFAULT_FRAMEWORK = Framework.EDT.value
 _LONGEST_TEXT = 2000
 _LONGEST_ARGUMENT = 4096
 # The keys that `pth_parameter_mgr` reads. A script's own settings are its arguments.
@@ -57,7 +46,9 @@ class EntryKind(StrEnum):
     TEMPLATE = "template"
 
 
-DatasetTypeName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in DatasetType]})]
+DatasetTypeName = Annotated[
+    str, Meta(extra_json_schema={"enum": [each.value for each in DatasetType]}, extra={"metavar": "T"})
+]
 CatalogueName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
 KindName = Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in EntryKind]})]
 
@@ -150,7 +141,39 @@ class DatasetDetails(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileEntry, ...]
 
 
-class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a model that a client gives, None where it gives none.
+
+    Attributes:
+        description: for people.
+        main: main script, relative to the folder. Needed only where there is more than one candidate.
+        framework: what runs the script (of a new model edtPyTorch).
+        args: the script's own arguments.
+        hyperparameters: some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`.
+        dataset: the default data set of a training, "" for none.
+        max_workers: the default maximum of slots of a training (of a new model 1).
+    """
+
+    description: str | None = None
+    main: str | None = None
+    framework: str | None = None
+    args: tuple[str, ...] | None = None
+    hyperparameters: dict[str, Any] | None = None
+    dataset: str | None = None
+    max_workers: int | None = None
+
+    def check(self) -> Self:
+        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
+        _check_training(self)
+        _check_text(self.description or "")
+        if self.main is not None:
+            check_inside(self.main, "main")
+            if not self.main:
+                raise InvalidRequest("main is empty.", hint="Name the script, or leave it out.", field="main")
+        return self
+
+
+class NewModel(ModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model to be added. Its code comes from an upload, from `path`, `source` or `template`, exactly one of these.
 
     Attributes:
@@ -159,53 +182,30 @@ class NewModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         source: a folder, script or notebook of the Jupyter server's own files, as its file browser names it.
         template: a model or template to copy the code from, and the settings that are not given here.
         kind: "model", or "template" for code that is only the beginning of models.
-        main: main script, relative to the folder. None where there is only one candidate.
-        framework: what runs the script, see `Framework`.
-        args: the script's own arguments.
-        hyperparameters: some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`.
-        dataset: the default data set of a training, "" for none.
-        max_workers: the default maximum of slots of a training.
     """
 
     name: CatalogueName
-    description: str | None = None
     path: str | None = None
     source: str | None = None
     template: str | None = None
     kind: KindName = EntryKind.MODEL.value
-    main: str | None = None
-    framework: str | None = None
-    args: tuple[str, ...] | None = None
-    hyperparameters: dict[str, Any] | None = None
-    dataset: str | None = None
-    max_workers: int | None = None
 
-    def check(self) -> NewModel:
+    def check(self) -> Self:
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         check_name(self.name, "model")
         if self.kind not in list(EntryKind):
             raise Unprocessable(f"kind is 'model' or 'template', not {self.kind!r}.", field="kind")
-        _check_settings(self)
-        return self
+        return super().check()
 
 
-class ModelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelChange(ModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A change of a model's settings. None leaves a field as it is. `hyperparameters` are replaced as a whole."""
 
-    description: str | None = None
-    main: str | None = None
-    framework: str | None = None
-    args: tuple[str, ...] | None = None
-    hyperparameters: dict[str, Any] | None = None
-    dataset: str | None = None
-    max_workers: int | None = None
-
-    def check(self) -> ModelChange:
+    def check(self) -> Self:
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         if all(getattr(self, field) is None for field in self.__struct_fields__):
             raise InvalidRequest("Nothing to change.", hint=f"Give {', '.join(self.__struct_fields__)}.")
-        _check_settings(self)
-        return self
+        return super().check()
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,9 +257,9 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         name: the job's name, by default the model's.
-        framework: the training engine.
-        dataset: a registered data set, "" for none.
-        max_workers: most slots the job may hold at once.
+        framework: the training engine (default: the model's).
+        dataset: a registered data set (default: the model's), "" for none.
+        max_workers: most slots the job may hold at once (default: the model's).
         args: the script's arguments, in place of the model's.
         hyperparameters: over the model's, key by key.
         priority, instance_group, mode, seed, env, warm_start: as in `JobSpec`.
@@ -280,28 +280,26 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def check(self) -> ModelTraining:
         """Return self, or raise InvalidRequest or Unprocessable naming the field. `JobSpec.check` checks the rest."""
-        _check_settings(self)
+        _check_training(self)
         check_priority(self.priority)
         return self
 
 
-def check_name(name: str, what: str) -> str:
-    """Return `name`, or raise InvalidRequest when it is no name for a `what`."""
+def check_name(name: str, what: str) -> None:
+    """Raise InvalidRequest when `name` is no name for a `what`."""
     if not _NAME.match(name):
         raise InvalidRequest(
             f"{name!r} is no name for a {what}.",
             hint="Use 1 to 100 letters, digits, dots, dashes and underscores, a letter or digit first.",
             field="name",
         )
-    return name
 
 
-def check_inside(path: str, field: str) -> str:
-    """Return `path`, or raise InvalidRequest when it is absolute or leads out of its folder."""
+def check_inside(path: str, field: str) -> None:
+    """Raise InvalidRequest when `path` is absolute or leads out of its folder."""
     # Such a path would name a file of the server outside the folder.
     if path.startswith(("/", "\\")) or ".." in path.split("/") or "\0" in path:
         raise InvalidRequest(f"{field} must be a path inside the folder, not {path!r}.", field=field)
-    return path
 
 
 def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
@@ -328,8 +326,8 @@ def check_hyperparameters(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _check_settings(given: NewModel | ModelChange | ModelTraining) -> None:
-    """Check the settings that the three have in common."""
+def _check_training(given: ModelSettings | ModelTraining) -> None:
+    """Check the settings that both have."""
     if given.framework is not None:
         framework_named(given.framework)
     if given.max_workers is not None:
@@ -340,18 +338,8 @@ def _check_settings(given: NewModel | ModelChange | ModelTraining) -> None:
         check_name(given.dataset, "data set")
     if any(len(word) > _LONGEST_ARGUMENT or "\0" in word for word in given.args or ()):
         raise InvalidRequest(f"An argument has at most {_LONGEST_ARGUMENT} characters and no NUL.", field="args")
-    if isinstance(given, ModelTraining):
-        return
-    _check_text(given.description or "")
-    if given.main is not None:
-        check_inside(given.main, "main")
-        if not given.main:
-            raise InvalidRequest("main is empty.", hint="Name the script, or leave it out.", field="main")
 
 
 def _check_text(text: str) -> None:
     if len(text) > _LONGEST_TEXT:
         raise InvalidRequest(f"description has at most {_LONGEST_TEXT} characters.", field="description")
-
-
-DEFAULT_FRAMEWORK = Framework.EDT.value

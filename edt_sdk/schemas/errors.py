@@ -1,22 +1,7 @@
 """Define the one tree of errors that users meet, on either side of the wire.
 
-EdtError
-├── InvalidRequest        400  the request itself is malformed
-│   └── PackageError      400  the package (archive) cannot be accepted
-├── NotAllowed            403  another user's job, or the authorizer refused
-├── NotFound              404  no such job, log, checkpoint or route
-├── Conflict              409  the job is in a state that does not allow this
-├── ChangedMeanwhile      412  it was changed since it was read
-├── TooLarge              413  the package is over the size cap
-├── Unprocessable         422  well-formed, but can never be done here
-│   └── NotBuiltYet       422  named in the documentation, not in this release
-├── JobFailed             —    `Job.wait()`: the job ended FAILED, KILLED or ERROR
-├── WaitTimeout           —    `Job.wait(timeout)`: the job goes on, waiting does not
-├── ServerUnreachable     503  no server, or it does not answer
-└── StorageFailed         507  the server's disk is full, or cannot be written
-
 The server raises them, the HTTP layer writes them as JSON `{"message", "code", "hint", …}` with their status, and the
-SDK raises the same class again from that JSON. The message is what is wrong. The hint is what to do next.
+SDK raises the same class again from that JSON.
 """
 
 from __future__ import annotations
@@ -36,6 +21,11 @@ class EdtError(Exception):
     status: ClassVar[int] = 500
     code: ClassVar[str] = "edt_error"
 
+    def __init_subclass__(cls, *, status: int | None = None, code: str | None = None) -> None:
+        # What is not given is inherited.
+        cls.status = cls.status if status is None else status
+        cls.code = cls.code if code is None else code
+
     def __init__(self, message: str, *, hint: str = "", **ids: Any) -> None:
         super().__init__(message)
         self.message = message
@@ -54,92 +44,61 @@ class EdtError(Exception):
         return {"message": self.message, "code": self.code, "hint": self.hint, **self.ids}
 
 
-class InvalidRequest(EdtError):
+class InvalidRequest(EdtError, status=400, code="invalid_request"):
     """The request is malformed. A retry of the same request fails again."""
 
-    status, code = 400, "invalid_request"
 
-
-class PackageError(InvalidRequest):
+class PackageError(InvalidRequest, code="bad_package"):
     """The package cannot be unpacked safely, or misses what the job needs."""
 
-    code = "bad_package"
 
-
-class NotAllowed(EdtError):
+class NotAllowed(EdtError, status=403, code="not_allowed"):
     """The caller may not do this with this job."""
 
-    status, code = 403, "not_allowed"
 
-
-class NotFound(EdtError):
+class NotFound(EdtError, status=404, code="not_found"):
     """What was asked for does not exist."""
 
-    status, code = 404, "not_found"
 
-
-class Conflict(EdtError):
+class Conflict(EdtError, status=409, code="conflict"):
     """The job's state does not allow this."""
 
-    status, code = 409, "conflict"
 
-
-class ChangedMeanwhile(EdtError):
+class ChangedMeanwhile(EdtError, status=412, code="changed_meanwhile"):
     """The version that the change is based on is no longer current: read it again."""
 
-    status, code = 412, "changed_meanwhile"
 
-
-class TooLarge(EdtError):
+class TooLarge(EdtError, status=413, code="too_large"):
     """The package is larger than the server accepts."""
 
-    status, code = 413, "too_large"
 
-
-class Unprocessable(EdtError):
+class Unprocessable(EdtError, status=422, code="unprocessable"):
     """Understood, but it can never be done here."""
 
-    status, code = 422, "unprocessable"
 
-
-class NotBuiltYet(Unprocessable):
+class NotBuiltYet(Unprocessable, code="not_built_yet"):
     """Documented for a later release."""
 
-    code = "not_built_yet"
 
-
-class JobFailed(EdtError):
+class JobFailed(EdtError, code="job_failed"):
     """The awaited job did not finish. `state` is the final state."""
 
-    code = "job_failed"
 
-
-class WaitTimeout(EdtError):
+class WaitTimeout(EdtError, code="wait_timeout"):
     """Waiting ended, the job did not."""
 
-    code = "wait_timeout"
 
-
-class ServerUnreachable(EdtError):
+class ServerUnreachable(EdtError, status=503, code="server_unreachable"):
     """No jupyter-edt server could be found, or it does not answer."""
 
-    status, code = 503, "server_unreachable"
 
-
-class StorageFailed(EdtError):
+class StorageFailed(EdtError, status=507, code="storage_failed"):
     """The server could not write what was sent."""
-
-    status, code = 507, "storage_failed"
 
 
 BY_CODE: dict[str, type[EdtError]] = {
-    cls.code: cls
-    for cls in (
-        EdtError, InvalidRequest, PackageError, NotAllowed, NotFound, Conflict, ChangedMeanwhile, TooLarge,
-        Unprocessable, NotBuiltYet,
-        JobFailed, WaitTimeout, ServerUnreachable, StorageFailed,
-    )
-}  # fmt: skip
+    each.code: each for each in list(globals().values()) if isinstance(each, type) and issubclass(each, EdtError)
+}
 
 
 def from_json(body: dict[str, Any], status: int) -> EdtError:
@@ -154,12 +113,6 @@ def from_json(body: dict[str, Any], status: int) -> EdtError:
     # Jupyter Server puts these two into its own error bodies.
     ids.pop("reason", None)
     ids.pop("traceback", None)
-    cls = BY_CODE.get(code)
-    if cls is None:
-        by_status: dict[int, type[EdtError]] = {
-            each.status: each
-            for each in (InvalidRequest, NotAllowed, NotFound, Conflict, ChangedMeanwhile, TooLarge, Unprocessable)
-        }
-        # A proxy or Jupyter itself answered: only the status has a meaning.
-        cls = by_status.get(status, EdtError)
-    return cls(message, hint=hint, **{str(k): v for k, v in ids.items()})
+    # Without a code a proxy or Jupyter itself answered: only the status has a meaning.
+    by_status = next((each for each in BY_CODE.values() if each.status == status < 500), EdtError)
+    return BY_CODE.get(code, by_status)(message, hint=hint, **ids)

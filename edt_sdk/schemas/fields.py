@@ -37,12 +37,8 @@ def descriptions(struct: Struct) -> dict[str, str]:
 def options(struct: Struct, names: Iterable[str], *, unset: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield an option for each of these fields: its flag, and the keyword arguments of argparse's `add_argument`.
 
-    An option that is not given is None (see `given`).
-
-    Args:
-        struct: the struct.
-        names: the fields to yield.
-        unset: leave the field's default out of the help, since a field that is not given stays as it is.
+    An option that is not given is None (see `given`). `unset` leaves the fields' defaults out of the help, for a
+    change, where a field that is not given stays as it is.
     """
     # The struct is the only source: the options of command line and magics are made from it, and so is the OpenAPI
     # component (036).
@@ -55,7 +51,7 @@ def options(struct: Struct, names: Iterable[str], *, unset: bool = False) -> Ite
 
 def _option(field: msgspec.inspect.Field, words: str, *, unset: bool) -> dict[str, Any]:
     kind, meta = _bare(field.type)
-    if not unset and field.default not in (msgspec.NODEFAULT, None, "", ()):
+    if not unset and field.default is not False and field.default not in (msgspec.NODEFAULT, None, "", ()):
         words += f" (default {field.default})"
     # argparse formats help texts with %, so that a plain percent sign would be an error.
     option: dict[str, Any] = {"help": words.replace("`", "").replace("%", "%%")}
@@ -64,6 +60,8 @@ def _option(field: msgspec.inspect.Field, words: str, *, unset: bool) -> dict[st
         option["metavar"] = extra["metavar"]
     elif choices:
         option["choices"] = tuple(choices)
+    if isinstance(kind, msgspec.inspect.BoolType):
+        return option | {"action": argparse.BooleanOptionalAction}
     if isinstance(kind, msgspec.inspect.DictType):
         return option | {"action": "append", "type": variable}
     if parser := extra.get("parser") or _PARSERS.get(type(kind)):

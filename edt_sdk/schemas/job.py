@@ -32,6 +32,7 @@ LONGEST_TAG = 40
 # The settings by which the scheduler divides slots. It never sees the others, which may change after the job has ended.
 SCHEDULED = ("priority", "max_workers", "instance_group")
 T = TypeVar("T")
+Refusal = type[InvalidRequest] | type[Unprocessable]
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Where msgspec names the wrong field: "… field `shar` …", "… - at `$.instance_groups[0].share`".
 _FIELD = re.compile(r"field `(?P<named>[^`]+)`|at `\$\.(?:[^`]*\.)?(?P<at>\w+)(?:\[[^`\]]*\])*`")
@@ -276,15 +277,14 @@ def _leaves(path: str) -> bool:
     return path.startswith(("/", "\\")) or ".." in path.split("/")
 
 
-def check_max_workers(value: int) -> int:
-    """Return `value`, or raise Unprocessable when it is below 1."""
+def check_max_workers(value: int) -> None:
+    """Raise Unprocessable when `value` is below 1."""
     if value < 1:
         raise Unprocessable(
             f"max_workers must be at least 1, not {value}.",
             hint="It is the most slots the job may use at once; the job starts on one.",
             field="max_workers",
         )
-    return value
 
 
 def check_units(least: int, most: int, unit: int) -> None:
@@ -315,15 +315,14 @@ def check_units(least: int, most: int, unit: int) -> None:
         )
 
 
-def check_priority(value: int) -> int:
-    """Return `value`, or raise Unprocessable when it is outside 1 … 10**9."""
+def check_priority(value: int) -> None:
+    """Raise Unprocessable when `value` is outside 1 … 10**9."""
     if not 1 <= value <= MOST_PRIORITY:
         raise Unprocessable(
             f"priority must lie in 1 … {MOST_PRIORITY}, not {value}.",
             hint=f"The default is {DEFAULT_PRIORITY}; twice that gets about twice the slots.",
             field="priority",
         )
-    return value
 
 
 def check_notes(text: str) -> None:
@@ -370,7 +369,7 @@ def _check_settings(values: dict[str, Any]) -> None:
             _CHECKS[name](value)
 
 
-class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a job goes on.
 
     Attributes:
@@ -483,35 +482,30 @@ class JobView(JobSettings, frozen=True, kw_only=True):
 
 def parse_spec(data: bytes | str) -> JobSpec:
     """Return a checked JobSpec from JSON, or raise InvalidRequest with the name of the wrong field."""
-    return _parse(data, JobSpec).check()
+    return parse_change(data, JobSpec, InvalidRequest).check()
 
 
 def parse_patch(data: bytes | str) -> JobPatch:
-    """Return a checked JobPatch from JSON.
-
-    Raises:
-        InvalidRequest: the body is not JSON, or changes nothing.
-        Unprocessable: a field is unknown or has a wrong value. The error names it.
-    """
+    """Return a checked JobPatch from JSON. Raises as `parse_change`, and InvalidRequest when it changes nothing."""
     return parse_change(data, JobPatch).check()
 
 
 def parse_resume(data: bytes | str) -> JobResume:
     """Return a checked JobResume from JSON or an empty body, or raise InvalidRequest naming the wrong field."""
-    return (_parse(data, JobResume) if data else JobResume()).check()
+    return (parse_change(data, JobResume, InvalidRequest) if data else JobResume()).check()
 
 
-def parse_change(data: bytes | str, cls: type[T]) -> T:
-    """Return a `cls` from the JSON of a change, not checked yet.
+def parse_change(data: bytes | str, cls: type[T], misfit: Refusal = Unprocessable) -> T:
+    """Return a `cls` from JSON, not checked yet.
 
     Raises:
         InvalidRequest: the body is not JSON.
-        Unprocessable: a field is unknown or has a wrong value. `field` names it.
+        misfit: a field is unknown or has a wrong value. `field` names it.
     """
     try:
         return msgspec.json.decode(data, type=cls)
     except msgspec.ValidationError as wrong:
-        raise _misfit(wrong, Unprocessable) from None
+        raise _misfit(wrong, misfit) from None
     except msgspec.DecodeError as wrong:
         raise InvalidRequest(f"The body is not JSON: {wrong}.") from None
 
@@ -524,18 +518,9 @@ def convert_change(value: Any, cls: type[T]) -> T:
         raise _misfit(wrong, Unprocessable) from None
 
 
-def _misfit(wrong: msgspec.ValidationError, cls: type[InvalidRequest] | type[Unprocessable]) -> EdtError:
+def _misfit(wrong: msgspec.ValidationError, cls: Refusal) -> EdtError:
     text = str(wrong)
     # msgspec names the field only in its message.
     found = _FIELD.search(text)
     ids = {"field": found["named"] or found["at"]} if found else {}
     return cls(f"{text.replace('$.', '').rstrip('.')}.", **ids)
-
-
-def _parse(data: bytes | str, cls: type[T]) -> T:
-    try:
-        return msgspec.json.decode(data, type=cls)
-    except msgspec.ValidationError as wrong:
-        raise _misfit(wrong, InvalidRequest) from None
-    except msgspec.DecodeError as wrong:
-        raise InvalidRequest(f"The body is not JSON: {wrong}.") from None

@@ -209,12 +209,7 @@ class PlanAsRead(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True, eq
 
 
 def parse_plan(data: bytes | str) -> Plan:
-    """Return a checked Plan from JSON.
-
-    Raises:
-        InvalidRequest: the body is not JSON.
-        Unprocessable: a field is unknown or has a wrong value. `field` names it.
-    """
+    """Return a checked Plan from JSON. Raises as `parse_change`."""
     return parse_change(data, Plan).check()
 
 

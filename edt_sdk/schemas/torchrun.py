@@ -58,8 +58,7 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor sends to one agent, in addition to what every worker gets (`schemas.context`).
 
     Attributes:
-        options: how it starts its processes.
-        processes: their number. Process i is the job's worker `first + i`.
+        processes: number of its processes. Process i is the job's worker `first + i`.
         first: the agent's own number, and its first process's.
         command: run in place of the script, () for the script.
         streams: folder of the stream files, where process i writes `worker-<first + i>.stdout` and `.stderr`.

@@ -128,14 +128,10 @@ class Validated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named_metrics(given: Iterable[str] | str) -> tuple[str, ...]:
-    """Return the canonical names of metrics, each once, in the order of `given`.
+    """Return the canonical names of metrics, each once, in the order of `given`, which may be one text with commas.
 
-    Args:
-        given: names, or one text with commas between them. Upper and lower case, blanks, dashes and underscores make no
-            difference. "Top1", "Confusion Matrix" and "F1-Score" are names too.
-
-    Raises:
-        InvalidRequest: a name is unknown, or none is given.
+    Upper and lower case, blanks, dashes and underscores make no difference: "Top1", "Confusion Matrix" and "F1-Score"
+    are names too. Raises InvalidRequest when a name is unknown, or none is given.
     """
     words = given.split(",") if isinstance(given, str) else list(given)
     found = [_named(word) for word in words if str(word).strip()]

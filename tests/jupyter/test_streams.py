@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from edt_sdk.http.sse import EventParser
+from edt_sdk.http.following import EventParser
 from tests.waiting import until_async
 
 TALKER = {"train.py": b"for k in range(20):\n    print('line', k, flush=True)\n"}

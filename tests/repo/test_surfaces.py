@@ -10,7 +10,7 @@ import yaml
 
 from edt_sdk import Client, Job
 from edt_sdk.cli import build_parser
-from edt_sdk.notebook.magics import OURS
+from edt_sdk.notebook.magics import EdtMagics
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
@@ -41,7 +41,7 @@ def shell_verbs():
 
 
 def magics():
-    return {name for cls in OURS for kind in cls.magics.values() for name in kind}
+    return {name for kind in EdtMagics.magics.values() for name in kind}
 
 
 def guide(*names):
@@ -66,8 +66,7 @@ def test_a_verb_has_its_name_on_every_surface(row, paths):
         assert " ".join(command[1:]) in parser.format_help()
     if len(magic) > 1:
         name, *options = magic.removeprefix("%").split()
-        made = next(cls.__dict__[name] for cls in OURS if name in cls.__dict__)
-        assert set(options) <= set(made.parser._option_string_actions)
+        assert set(options) <= set(EdtMagics.__dict__[name].parser._option_string_actions)
     if len(rest) > 1:
         method, path = rest.split()
         assert method.lower() in paths[path]

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from edt_sdk.client import JobList
 from edt_sdk.client.job import MIME, Job
-from edt_sdk.client.job_list import JobList
 from edt_sdk.schemas.job import JobProgress, JobState
 
 GONE = {"message": "There is no job edt-1.", "code": "not_found", "hint": ""}

@@ -332,7 +332,7 @@ def test_completion(shell, accepting):
     assert complete(shell, "%edt_logs x --stream ") == {"all", "driver", "stdout", "stderr", "elog", "worker"}
     assert complete(shell, "%edt_logs x --stream s") == {"stdout", "stderr"}
     assert accepting.requests == []
-    shell.magics_manager.registry["EdtMagics"]._session.names.remember(["edt-77"])
+    shell.magics_manager.registry["EdtMagics"]._session.remember(["edt-77"])
     assert complete(shell, "%edt_stop edt-7") == {"edt-77"}
     assert "edt-77" in complete(shell, "%edt_story ")
     assert "--max-workers" not in complete(shell, "%edt_submit x -- --max")

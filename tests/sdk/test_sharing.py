@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from edt_sdk import InvalidRequest, NotFound, Unprocessable
-from edt_sdk.cli.sharing import POLICIES, groups_table
+from edt_sdk.cli.sharing import groups_table
 from edt_sdk.display.cluster_view import Cluster, cluster_text
-from edt_sdk.schemas import plan as schema
 from edt_sdk.schemas.errors import ChangedMeanwhile
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
 
@@ -168,10 +167,6 @@ class TestAtAShell:
         done = edt("plan", "--set", "-", input='{"instance_groups": [{"name": "a", "share": 0}]}')
         assert (done.returncode, "share of the instance group 'a'" in done.stderr) == (2, True)
         assert "PUT plan" not in peer.paths()
-
-
-def test_the_same_policies_everywhere():
-    assert POLICIES == schema.POLICIES
 
 
 def test_children_stand_below_their_parents():

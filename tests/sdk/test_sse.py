@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.http.connection import Connection
-from edt_sdk.http.following import follow
-from edt_sdk.http.sse import EventParser, ServerEvent
+from edt_sdk.http.following import EventParser, ServerEvent, follow
 from edt_sdk.schemas.errors import NotFound, ServerUnreachable
 
 TEXT = (

@@ -11,6 +11,8 @@ The outpost is the process below the agent that has forked the job's workers on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from edt_sdk.schemas.wire.control import ProcessIdentity, Slot
@@ -24,10 +26,7 @@ AGENT_PROTOCOL = 1
 class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
     """The address of a host's agent, in `<data_dir>/control/hosts/<name>.json` (0600). Keys are Z85.
 
-    Attributes:
-        identity: the agent's process.
-        public_key: the agent's public key.
-        client_public, client_secret: the key pair that every client of the agent uses.
+    `client_public` and `client_secret` are the key pair that every client of the agent uses.
     """
 
     # Every version's file has its protocol and its identity. Of an agent with another protocol only these two are read,
@@ -44,11 +43,7 @@ class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
 class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
     """The orders of a host agent, as JSON on its command line.
 
-    Attributes:
-        host: name of the host.
-        address_file: file that the agent writes its `AgentAddress` to.
-        runtime_dir: short 0700 folder of this machine, with one sub-folder per job.
-        interface: address that the agent listens on.
+    `runtime_dir` is a short 0700 folder of this machine, with one sub-folder per job.
     """
 
     host: str
@@ -241,21 +236,8 @@ FromAgent = Pong | SupervisorStarted | OutpostStarted | OutpostEnded
 ToOutpost = StartProcess | EndProcess | KillProcess | TellProcess | LookAtWorkers | Farewell
 FromOutpost = ProcessStarted | ProcessNotStarted | ProcessSaid | ProcessSilent | ProcessExited | Seen
 
-_encoder = msgspec.json.Encoder()
-_to_agent: msgspec.json.Decoder[ToAgent | ToOutpost] = msgspec.json.Decoder(ToAgent | ToOutpost)
-_to_client: msgspec.json.Decoder[FromAgent | FromOutpost] = msgspec.json.Decoder(FromAgent | FromOutpost)
-
-
-def encode(message: AgentAddress | AgentOrders | ToAgent | FromAgent | ToOutpost | FromOutpost) -> bytes:
-    """Return a message as JSON bytes, without a line break."""
-    return _encoder.encode(message)
-
-
-def decode_to_agent(data: bytes) -> ToAgent | ToOutpost:
-    """Return a message to an agent or an outpost. Raises msgspec.MsgspecError when it is malformed."""
-    return _to_agent.decode(data)
-
-
-def decode_to_client(data: bytes) -> FromAgent | FromOutpost:
-    """Return a message from an agent or an outpost. Raises msgspec.MsgspecError when it is malformed."""
-    return _to_client.decode(data)
+encode: Callable[[AgentAddress | AgentOrders | ToAgent | FromAgent | ToOutpost | FromOutpost], bytes]
+encode = msgspec.json.encode
+# Both raise msgspec.MsgspecError for a malformed message.
+decode_to_agent: Callable[[bytes], ToAgent | ToOutpost] = msgspec.json.Decoder(ToAgent | ToOutpost).decode
+decode_to_client: Callable[[bytes], FromAgent | FromOutpost] = msgspec.json.Decoder(FromAgent | FromOutpost).decode

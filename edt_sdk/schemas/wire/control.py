@@ -8,6 +8,8 @@ edges: each carries all slots the job holds now, so the newest one is always eno
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
@@ -297,21 +299,7 @@ class StopJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 ToServer = SupervisorHello | Numbered | ProgressReport
 ToSupervisor = Welcome | Refused | Ack | Allocation | StopJob
 
-_encoder = msgspec.json.Encoder()
-_to_server: msgspec.json.Decoder[ToServer] = msgspec.json.Decoder(ToServer)
-_to_supervisor: msgspec.json.Decoder[ToSupervisor] = msgspec.json.Decoder(ToSupervisor)
-
-
-def encode(message: ToServer | ToSupervisor | Launch | ServerAddress) -> bytes:
-    """Return a message as JSON bytes."""
-    return _encoder.encode(message)
-
-
-def decode_to_server(data: bytes) -> ToServer:
-    """Return a supervisor's message. Raises msgspec.ValidationError when it is malformed."""
-    return _to_server.decode(data)
-
-
-def decode_to_supervisor(data: bytes) -> ToSupervisor:
-    """Return a server's message. Raises msgspec.ValidationError when it is malformed."""
-    return _to_supervisor.decode(data)
+encode: Callable[[ToServer | ToSupervisor | Launch | ServerAddress], bytes] = msgspec.json.encode
+# Both raise msgspec.ValidationError for a malformed message.
+decode_to_server: Callable[[bytes], ToServer] = msgspec.json.Decoder(ToServer).decode
+decode_to_supervisor: Callable[[bytes], ToSupervisor] = msgspec.json.Decoder(ToSupervisor).decode

@@ -36,7 +36,11 @@ ends. A worker that lost its group as well writes its state and ends. The driver
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
+
+from edt_sdk.schemas.job import JobProgress
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,21 +133,11 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     update: int
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Rank 0 reports its progress, at most about twice a second. The fields are those in `job.JobProgress`."""
+class Progress(JobProgress, frozen=True, kw_only=True, tag=True):
+    """Rank 0 reports its progress, at most about twice a second."""
 
     worker: int
     training: int
-    update: int
-    total_updates: int
-    epoch: int
-    epochs: int
-    loss: float | None = None
-    accuracy: float | None = None
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    samples_per_second: float | None = None
-    not_a_number: bool = False
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -296,22 +290,12 @@ ToAgent = Halt | Round
 Upward = FromDriver | FromWorker | FromAgent
 Downward = ToDriver | ToWorker | ToAgent
 
-_encoder = msgspec.json.Encoder()
-_upward: msgspec.json.Decoder[Upward] = msgspec.json.Decoder(Upward)
-_downward: msgspec.json.Decoder[Downward] = msgspec.json.Decoder(Downward)
+# Both raise msgspec.ValidationError for a malformed message.
+decode_upward: Callable[[bytes], Upward] = msgspec.json.Decoder(Upward).decode
+decode_downward: Callable[[bytes], Downward] = msgspec.json.Decoder(Downward).decode
 
 
 def encode(message: Upward | Downward) -> bytes:
     """Return a message as one line, newline included."""
     # JSON has no bare line break, so a line is a message.
-    return _encoder.encode(message) + b"\n"
-
-
-def decode_upward(line: bytes) -> Upward:
-    """Return a message of a driver or worker. Raises msgspec.ValidationError when it is malformed."""
-    return _upward.decode(line)
-
-
-def decode_downward(line: bytes) -> Downward:
-    """Return a message of the supervisor. Raises msgspec.ValidationError when it is malformed."""
-    return _downward.decode(line)
+    return msgspec.json.encode(message) + b"\n"

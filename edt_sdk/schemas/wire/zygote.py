@@ -10,7 +10,7 @@ which an heir does not repeat.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -25,13 +25,10 @@ ONLY_VARIABLE = "EDT_ZYGOTE_ONLY"
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """A process to fork.
+    """A process to fork, which runs `module` as `python -u -m <module>` would.
 
     Attributes:
-        module: module to run, as `python -u -m <module>` would.
         environ: all of its variables, with bytes as Latin-1, see `to_wire`.
-        directory: its working directory.
-        umask: its file mode creation mask.
         bound: pid of its parent, with which it is to be killed, 0 for none.
     """
 
@@ -75,10 +72,6 @@ class NotForked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 Answer = Ready | Forked | NotForked
 
-_encoder = msgspec.json.Encoder()
-_fork: msgspec.json.Decoder[Fork] = msgspec.json.Decoder(Fork)
-_answer: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
-
 
 def to_wire(environ: Mapping[str, str]) -> dict[str, str]:
     """Return variables as text that JSON can hold, because a value need not be UTF-8."""
@@ -92,16 +85,7 @@ def from_wire(environ: Mapping[str, str]) -> dict[bytes, bytes]:
     return {name.encode("latin-1"): value.encode("latin-1") for name, value in environ.items()}
 
 
-def encode(message: Fork | Answer) -> bytes:
-    """Return a message as JSON bytes."""
-    return _encoder.encode(message)
-
-
-def decode_fork(data: bytes) -> Fork:
-    """Return the process in a request's memory file. Raises msgspec.ValidationError when it is malformed."""
-    return _fork.decode(data)
-
-
-def decode_answer(data: bytes) -> Answer:
-    """Return an answer. Raises msgspec.ValidationError when it is malformed."""
-    return _answer.decode(data)
+encode: Callable[[Fork | Answer], bytes] = msgspec.json.encode
+# Both raise msgspec.ValidationError for a malformed message.
+decode_fork: Callable[[bytes], Fork] = msgspec.json.Decoder(Fork).decode
+decode_answer: Callable[[bytes], Answer] = msgspec.json.Decoder(Answer).decode

@@ -407,12 +407,19 @@ export interface IModel {
 
 /** A change of a model's settings. None leaves a field as it is. `hyperparameters` are replaced as a whole. */
 export interface IModelChange {
+  /** For people. */
   description?: string | null;
+  /** Main script, relative to the folder. Needed only where there is more than one candidate. */
   main?: string | null;
+  /** What runs the script (of a new model edtPyTorch). */
   framework?: string | null;
+  /** The script's own arguments. */
   args?: string[] | null;
+  /** Some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`. */
   hyperparameters?: Record<string, unknown> | null;
+  /** The default data set of a training, "" for none. */
   dataset?: string | null;
+  /** The default maximum of slots of a training (of a new model 1). */
   max_workers?: number | null;
 }
 
@@ -427,11 +434,11 @@ export interface IModelDetails {
 export interface IModelTraining {
   /** The job's name, by default the model's. */
   name?: string | null;
-  /** The training engine. */
+  /** The training engine (default: the model's). */
   framework?: string | null;
-  /** A registered data set, "" for none. */
+  /** A registered data set (default: the model's), "" for none. */
   dataset?: string | null;
-  /** Most slots the job may hold at once. */
+  /** Most slots the job may hold at once (default: the model's). */
   max_workers?: number | null;
   /** The script's arguments, in place of the model's. */
   args?: string[] | null;
@@ -481,9 +488,22 @@ export interface INewDataset {
 
 /** A model to be added. Its code comes from an upload, from `path`, `source` or `template`, exactly one of these. */
 export interface INewModel {
+  /** For people. */
+  description?: string | null;
+  /** Main script, relative to the folder. Needed only where there is more than one candidate. */
+  main?: string | null;
+  /** What runs the script (of a new model edtPyTorch). */
+  framework?: string | null;
+  /** The script's own arguments. */
+  args?: string[] | null;
+  /** Some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`. */
+  hyperparameters?: Record<string, unknown> | null;
+  /** The default data set of a training, "" for none. */
+  dataset?: string | null;
+  /** The default maximum of slots of a training (of a new model 1). */
+  max_workers?: number | null;
   /** 1 to 100 letters, digits, dots, dashes and underscores. */
   name: string;
-  description?: string | null;
   /** A folder, script or archive of the server's data folder, relative to it or absolute. */
   path?: string | null;
   /** A folder, script or notebook of the Jupyter server's own files, as its file browser names it. */
@@ -492,18 +512,6 @@ export interface INewModel {
   template?: string | null;
   /** "model", or "template" for code that is only the beginning of models. */
   kind?: 'model' | 'template';
-  /** Main script, relative to the folder. null where there is only one candidate. */
-  main?: string | null;
-  /** What runs the script, see `Framework`. */
-  framework?: string | null;
-  /** The script's own arguments. */
-  args?: string[] | null;
-  /** Some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`. */
-  hyperparameters?: Record<string, unknown> | null;
-  /** The default data set of a training, "" for none. */
-  dataset?: string | null;
-  /** The default maximum of slots of a training. */
-  max_workers?: number | null;
 }
 
 /** A request for a validation. */

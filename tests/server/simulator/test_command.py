@@ -95,7 +95,7 @@ def test_an_sdk_without_a_server_says_so(monkeypatch):
 
     monkeypatch.setattr(simulating, "find_spec", lambda name: None)
     with pytest.raises(InvalidRequest, match="pip install jupyter-edt"):
-        simulating.run_simulate(Namespace(words=[]))
+        simulating._run_simulate(Namespace(words=[]))
 
 
 def test_recorded_events_beside_what_they_would_have_been(tmp_path, capsys):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
 from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire import link
 from edt_sdk.schemas.wire.control import Slot
@@ -156,15 +158,4 @@ class Driver:
 
 def progress_of(message: link.Progress) -> JobProgress:
     """Return rank 0's message as the server shows it."""
-    return JobProgress(
-        update=message.update,
-        total_updates=message.total_updates,
-        epoch=message.epoch,
-        epochs=message.epochs,
-        loss=message.loss,
-        accuracy=message.accuracy,
-        test_loss=message.test_loss,
-        test_accuracy=message.test_accuracy,
-        samples_per_second=message.samples_per_second,
-        not_a_number=message.not_a_number,
-    )
+    return msgspec.convert(message, JobProgress, from_attributes=True)
