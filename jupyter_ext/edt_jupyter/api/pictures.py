@@ -105,6 +105,17 @@ class JobPictureHandler(PictureHandler):
             raise no_picture(picture, JOB_PICTURES)
 
 
+class CurveHandler(PictureHandler):
+    """`/jobs/{id}/curve`."""
+
+    auth_resource = "edt:jobs"
+
+    async def get(self, job: str) -> None:
+        """Return the points of the loss picture as columns, or 304 where the client has them."""
+        self.set_header("Cache-Control", "no-cache")
+        self.reply(await self.service.pictures.curve(self.user, job, axis=self.one_of("x", AXES)))
+
+
 class PicturesHandler(PictureHandler):
     """`/pictures/{picture}`."""
 
@@ -122,8 +133,7 @@ class PicturesHandler(PictureHandler):
         elif picture == "shares":
             self.show(await pictures.shares(user, self.look()))
         elif picture == "compare":
-            start, end = self.stretch()
-            self.show(await pictures.comparison(user, self._jobs(), self.look(), **self.curve(), start=start, end=end))
+            self.show(await pictures.comparison(user, self._jobs(), self.look(), **self.curve()))
         else:
             raise no_picture(picture, MACHINE_PICTURES)
 

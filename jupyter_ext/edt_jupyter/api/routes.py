@@ -25,7 +25,7 @@ from edt_jupyter.api.jobs import (
     WorkersHandler,
 )
 from edt_jupyter.api.outputs import CheckpointsHandler, EventsHandler, LogsHandler, MetricsHandler, ResultHandler
-from edt_jupyter.api.pictures import JobPictureHandler, PicturesHandler
+from edt_jupyter.api.pictures import CurveHandler, JobPictureHandler, PicturesHandler
 from edt_jupyter.api.plan import (
     InstanceGroupHandler,
     InstanceGroupsHandler,
@@ -61,6 +61,7 @@ ROUTES: tuple[tuple[str, type[EdtHandler]], ...] = (
     ("/jobs/{id}/validations", ValidationsHandler),
     ("/jobs/{id}/validation", ValidationHandler),
     ("/jobs/{id}/result", ResultHandler),
+    ("/jobs/{id}/curve", CurveHandler),
     ("/jobs/{id}/pictures/{picture}", JobPictureHandler),
     ("/forecasts", ForecastsHandler),
     ("/interpreters", InterpretersHandler),
