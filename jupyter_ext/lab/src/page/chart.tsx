@@ -179,7 +179,8 @@ function options(
     value: (_, value) => figure(value),
     ...(line.dash === undefined ? {} : { dash: [...line.dash] }),
     ...(line.width > 0 ? {} : { paths: () => null, fill: line.colour }),
-    ...(line.dots === true ? { points: { show: true, size: 6, fill: line.colour } } : {})
+    // Without `show` the library draws them where there is room.
+    points: { size: line.dots === true ? 6 : 5, fill: line.colour, ...(line.dots === true ? { show: true } : {}) }
   }));
   return {
     ...size(host),
