@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from edt_sdk.pictures.curves import LEFT, Loss, dots, drawable, lines, loss_axis, loss_frame, loss_grid, smoothed
 from edt_sdk.pictures.parts.colours import Colours, colours
 from edt_sdk.pictures.parts.lettering import shortened
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, tag, told, words
-from edt_sdk.pictures.parts.scales import Frame, bounded
+from edt_sdk.pictures.parts.scales import Frame
 
 MOST_JOBS = 5
 _POINTS = 160
@@ -41,30 +41,13 @@ class Comparison:
     Attributes:
         jobs: at most `MOST_JOBS` of them are drawn.
         axis: the x axis, one of `curves.AXES`. Time is in seconds since each job started.
-        stretch: the drawn part of the x axis, None for the whole axis.
     """
 
     jobs: tuple[Compared, ...]
     axis: str = "samples"
-    stretch: tuple[float, float] | None = None
-
-    def reach(self) -> tuple[float, float]:
-        """Return the x of the first and of the last update, 0 and 0 without any."""
-        places = [point.x for job in self.jobs for point in job.train]
-        return min(places, default=0.0), max(places, default=0.0)
-
-    def between(self, low: float, high: float, train: Sequence[tuple[Loss, ...]]) -> Comparison:
-        """Return the part from `low` to `high` of the x axis. `train` has the updates of each job there."""
-        jobs = (
-            replace(job, train=updates, test=tuple(point for point in job.test if low <= point.x <= high))
-            for job, updates in zip(self.jobs, train, strict=True)
-        )
-        return replace(self, jobs=tuple(jobs), stretch=(low, high))
 
     def says(self) -> str:
         """Return the picture as one sentence."""
-        if self.stretch is not None:
-            return f"Training loss at the end of this stretch: {', '.join(job.says() for job in self.jobs)}."
         return f"Training loss at the end: {', '.join(job.says() for job in self.jobs)}."
 
 
@@ -75,10 +58,7 @@ def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth:
     curves = [(job, drawable(job.train, _POINTS), drawable(job.test, _POINTS)) for job in jobs]
     points = [point for _, train, test in curves for point in (*train, *test)]
     if len(points) < 2:
-        more = "The curves begin with the second update."
-        if comparison.stretch is not None:
-            more = "There are fewer than two updates in it: choose a longer one."
-        return notice(look, f"{comparison.says()} {more}")
+        return notice(look, f"{comparison.says()} The curves begin with the second update.")
     # Losses that are all NaN have no scale, and an empty frame would look like a defect.
     if not any(point.known for point in points):
         return notice(look, f"{comparison.says()} There is nothing to draw: try a smaller learning rate.")
@@ -86,15 +66,12 @@ def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth:
     rows, high = legend(look, LEFT, 4, list(_legend(jobs, dyes, bool(smooth), look)))
     top = high + 18
     frame = loss_frame(points, top, top + look.height(0.36, 140, 400), look.width - 10, log=log)
-    if comparison.stretch is not None:
-        first, last = map(bounded, comparison.stretch)
-        frame = replace(frame, x0=first, x1=last)
     parts = [*rows, *loss_grid(frame, look), words(6, top - 7, "loss", ink.soft)]
     for (job, train, test), dash in zip(curves, _DASHES, strict=False):
         parts += _curve(job, train, test, smooth, dash, dyes.of(job.job), frame)
     parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
     parts += loss_axis(comparison.axis, frame, look, clock=False)
-    return document(look, frame.bottom + 24, comparison.says(), parts, across=frame.across)
+    return document(look, frame.bottom + 24, comparison.says(), parts)
 
 
 def _curve(

@@ -58,14 +58,18 @@ class Losses:
     empty: str = NO_UPDATE
     stretch: tuple[float, float] | None = None
 
-    def between(self, low: float, high: float, train: tuple[Loss, ...]) -> Losses:
-        """Return the part from `low` to `high` of the x axis, with `train` as its updates.
+    def between(self, start: float | None, end: float | None) -> Losses:
+        """Return the part from `start` to `end` of the x axis. None is the first or the last update.
 
         Earlier numbers of workers are kept, because the last of them holds at the start of the part.
         """
+        if not self.train:
+            return self
+        low = self.train[0].x if start is None else start
+        high = self.train[-1].x if end is None else end
         return replace(
             self,
-            train=train,
+            train=tuple(point for point in self.train if low <= point.x <= high),
             test=tuple(point for point in self.test if low <= point.x <= high),
             marks=tuple(mark for mark in self.marks if low <= mark.at <= high),
             stretch=(low, high),
@@ -75,8 +79,14 @@ class Losses:
         """Return the picture as one sentence."""
         if self.stretch is not None and len(self.train) + len(self.test) < 2:
             return f"{self.name}: there are fewer than two updates in this stretch. Choose a longer one."
-        if not self.train and not self.test:
+        points = [*self.train, *self.test]
+        if not points:
             return f"{self.name}: {self.empty[:1].lower()}{self.empty[1:]}"
+        if len(points) == 1 and not points[0].known:
+            return f"{self.name}: one update so far, and its loss is not a number."
+        if len(points) == 1:
+            loss = f"{points[0].loss:.4g}"
+            return f"{self.name}: one update so far, with a loss of {loss}. The curve begins with the second."
         numbers = [point.loss for point in self.train if point.known]
         parts = [f"training loss from {numbers[0]:.4g} to {numbers[-1]:.4g}"] if numbers else []
         if self.train and not numbers:
@@ -104,7 +114,7 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
     # Thinned before anything is laid out: the size of the picture stays bounded (028).
     train, test = drawable(losses.train), drawable(losses.test)
     if len(train) + len(test) < 2:
-        return notice(look, _few(losses, [*train, *test]))
+        return notice(look, losses.says())
     ink = look.ink
     smooth_line = smoothed(train, smooth)
     rows, high = legend(look, LEFT, 4, _entries(losses, train, test, bool(smooth_line), look))
@@ -133,14 +143,6 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
         below += _STRIP
     parts += loss_axis(losses.axis, Frame(frame.left, top, frame.right, below, frame.x0, frame.x1, 0, 1), look)
     return document(look, below + 24, losses.says(), parts, across=frame.across)
-
-
-def _few(losses: Losses, points: Sequence[Loss]) -> str:
-    if not points or losses.stretch is not None:
-        return losses.says()
-    if not points[0].known:
-        return f"{losses.name}: one update so far, and its loss is not a number."
-    return f"{losses.name}: one update so far, with a loss of {points[0].loss:.4g}. The curve begins with the second."
 
 
 def _workers(count: int) -> str:

@@ -68,11 +68,12 @@ def test_every_view_says_something(screen, server, submit):
     expect(page.locator("[data-picture$='/pictures/efficiency'] svg")).to_have_attribute(
         "aria-label", re.compile("speaks")
     )
-    loss = page.locator("[data-picture$='/pictures/loss'] svg")
+    loss = page.locator("[data-curve] [role=img]")
     expect(loss).to_have_attribute("aria-label", re.compile("loss"))
-    by_samples = loss.inner_html()
+    place = page.locator("[data-curve] .u-legend .u-value").first
+    expect(place).not_to_have_text(re.compile(":"))
     page.get_by_label("time", exact=True).check()
-    expect(loss).not_to_have_text(by_samples)
+    expect(place).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
     page.get_by_role("tab", name="Story").click()
     expect(page.get_by_label("What happened, the newest first")).to_contain_text("trains on 1 worker from the start")
     page.get_by_role("tab", name="Workers").click()
@@ -137,7 +138,7 @@ def test_dark_and_narrow(screen, server, submit):
     job = submit("dark")
     page = go(screen, job.id)
     screen.dark()
-    expect(page.locator("[data-picture$='/pictures/loss'] svg")).to_have_attribute("aria-label", re.compile("loss"))
+    expect(page.locator("[data-curve] [role=img]")).to_have_attribute("aria-label", re.compile("loss"))
     page.set_viewport_size({"width": 700, "height": 900})
     body = page.locator(".jp-edt-job-page")
     # Nothing is wider than the page: what does not fit wraps, or scrolls inside its own box.

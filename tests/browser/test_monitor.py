@@ -74,7 +74,7 @@ def test_every_tab_shows_something(screen, monitored):
     expect(shown).to_contain_text("as of ")
     screen.shot("monitor-overview")
     tab(screen, "Metrics")
-    expect(shown.locator("[data-picture$='/pictures/loss'] svg")).to_be_visible()
+    expect(shown.locator("[data-curve] [role=img]")).to_be_visible()
     screen.shot("monitor-metrics")
     tab(screen, "Allocation")
     expect(shown.locator("[data-picture$='/pictures/allocation'] svg")).to_be_visible()
@@ -194,7 +194,7 @@ def test_all_jobs_in_notebook_7(screen, server, write_notebook, lasting):
     expect(shown.locator("[data-picture='pictures/slots'] svg")).to_be_visible()
     tab(screen, "Compare")
     shown.get_by_role("checkbox", name=re.compile("lasting")).check()
-    expect(shown.locator("[data-picture='pictures/compare'] svg")).to_be_visible()
+    expect(shown.locator(".jp-edt-compare-result [role=img]")).to_be_visible()
 
 
 def shut_down_kernels(server) -> None:

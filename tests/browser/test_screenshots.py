@@ -131,7 +131,7 @@ def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, ru
     expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
     screen.panel()
     expect(page.locator(".jp-edt-row")).to_have_count(6)
-    loss = page.locator("[data-picture$='/pictures/loss'] svg")
+    loss = page.locator("[data-curve] [role=img]")
     expect(loss).to_have_attribute("aria-label", re.compile("loss"))
     shoot("lab")
     shoot("panel", page.locator(".jp-edt-panel"))
@@ -191,9 +191,7 @@ def test_05_compare(screen: Screen, server, shoot, finished):
     page = screen.open("lab")
     wide(page)
     screen.run("edt:compare", ids=[job.id for job in finished])
-    expect(page.locator("[data-picture='pictures/compare'] svg")).to_have_attribute(
-        "aria-label", re.compile("digits-slow")
-    )
+    expect(page.locator(".jp-edt-compare-result [role=img]")).to_have_attribute("aria-label", re.compile("digits-slow"))
     page.set_viewport_size({"width": SIZE[0], "height": 940})
     shoot("compare")
 
@@ -242,7 +240,7 @@ def test_07_the_monitor(screen: Screen, server, home, shoot, running):
     screen.run_cell()
     shown = page.locator(".jp-CodeCell").first.locator(".jp-OutputArea")
     expect(shown).to_contain_text("at this pace")
-    expect(shown.locator("[data-picture$='/pictures/loss'] svg")).to_be_visible()
+    expect(shown.locator("[data-curve] [role=img]")).to_be_visible()
     shoot("monitor-overview")
     page.set_viewport_size({"width": SIZE[0], "height": 1500})
     cell = page.locator(".jp-CodeCell").first
@@ -334,7 +332,7 @@ def test_11_the_server_is_away(screen: Screen, server, shoot, running):
     screen.panel()
     screen.run("edt:open-job", id=running[0].id)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("running")
-    expect(page.locator("[data-picture$='/pictures/loss'] svg")).to_be_visible()
+    expect(page.locator("[data-curve] [role=img]")).to_be_visible()
     page.context.set_offline(True)
     expect(page.locator(".jp-edt-stale").first).to_contain_text("does not answer")
     expect(page.locator(".jp-edt-panel [role=alert]")).to_contain_text("Last seen")

@@ -93,7 +93,7 @@ def test_from_the_form_to_the_model(screen: Screen, server, project, trainer, su
     expect(head).to_contain_text("finished")
     expect(page.get_by_role("tab", name="Logs")).to_have_attribute("aria-selected", "true")
     page.get_by_role("tab", name="Metrics").click()
-    expect(page.locator("[data-picture$='/pictures/loss'] svg")).to_have_attribute("aria-label", re.compile("loss"))
+    expect(page.locator("[data-curve] [role=img]")).to_have_attribute("aria-label", re.compile("loss"))
 
 
 def test_what_is_wrong_is_said_at_its_field(screen: Screen, server, project):

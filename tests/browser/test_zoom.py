@@ -39,41 +39,6 @@ def drag(page: Page, picture: Locator, begin: float, end: float) -> None:
     page.mouse.move(place[1], height)
 
 
-def test_a_part_of_the_loss(screen: Screen, training):
-    page = screen.open()
-    screen.run("edt:open-job", id=training.id, tab="metrics")
-    page.get_by_role("tab", name="Metrics").click()
-    picture = page.locator("[data-picture$='/pictures/loss']")
-    expect(picture.locator("svg")).to_have_attribute("data-across", re.compile(r"\d"))
-    _, _, first, last = across(picture)
-    drag(page, picture, 0.25, 0.75)
-    expect(page.locator(".jp-edt-zoomed")).to_be_visible()
-    screen.shot("zoom-under-way")
-    page.mouse.up()
-    said = page.get_by_role("status").filter(has_text=re.compile(r"^From \d+ to \d+"))
-    expect(said).to_be_visible()
-    until(page, lambda: across(picture)[3] < last, "the picture of that part is there")
-    _, _, start, end = across(picture)
-    width = last - first
-    assert abs(start - (first + width / 4)) < width / 20
-    assert abs(end - (first + 3 * width / 4)) < width / 20
-    screen.shot("zoom")
-
-    zoomable = page.locator(".jp-edt-zoomable").first
-    zoomable.press("Shift+ArrowUp")
-    until(page, lambda: abs(across(picture)[3] - across(picture)[2] - (end - start) / 2) < width / 50, "half as long")
-    zoomable.press("Shift+ArrowRight")
-    until(page, lambda: across(picture)[2] > start + (end - start) / 4, "moved to the right")
-    zoomable.press("Escape")
-    until(page, lambda: across(picture)[2:] == (first, last), "all of it")
-    expect(said).to_have_count(0)
-    drag(page, picture, 0.9, 0.5)
-    page.mouse.up()
-    expect(said).to_be_visible()
-    page.get_by_label("updates").check()
-    expect(said).to_have_count(0)
-
-
 def test_a_part_of_the_time(screen: Screen, training):
     page = screen.open()
     screen.run("edt:open-job", id=training.id)
@@ -82,26 +47,24 @@ def test_a_part_of_the_time(screen: Screen, training):
     expect(picture.locator("svg")).to_have_attribute("data-across", re.compile(r"\d"))
     _, _, first, last = across(picture)
     drag(page, picture, 0.5, 1.0)
+    expect(page.locator(".jp-edt-zoomed")).to_be_visible()
+    screen.shot("zoom-under-way")
     page.mouse.up()
     said = page.get_by_role("status").filter(has_text=re.compile(r"^From \d\d:\d\d:\d\d to"))
     expect(said).to_be_visible()
     until(page, lambda: across(picture)[2] > first + (last - first) / 3, "the picture of that part is there")
+    screen.shot("zoom")
+    _, _, start, end = across(picture)
+    zoomable = page.locator(".jp-edt-zoomable")
+    zoomable.press("Shift+ArrowUp")
+    until(page, lambda: across(picture)[3] - across(picture)[2] < (end - start) * 0.6, "half as long")
+    zoomable.press("Shift+ArrowLeft")
+    until(page, lambda: across(picture)[2] < start + (end - start) / 4, "moved to the left")
+    zoomable.press("Escape")
+    until(page, lambda: across(picture)[2] == first, "all of it after Escape")
+    expect(said).to_have_count(0)
+    drag(page, picture, 0.9, 0.5)
+    page.mouse.up()
+    expect(said).to_be_visible()
     page.get_by_role("button", name="Show all").click()
     until(page, lambda: across(picture)[2] == first, "all of it")
-
-
-def test_a_part_of_a_comparison(screen: Screen, training):
-    page = screen.open()
-    screen.run("edt:compare", ids=[training.id])
-    picture = page.locator("[data-picture='pictures/compare']")
-    expect(picture.locator("svg")).to_have_attribute("data-across", re.compile(r"\d"))
-    _, _, first, last = across(picture)
-    drag(page, picture, 0.0, 0.5)
-    page.mouse.up()
-    said = page.get_by_role("status").filter(has_text=re.compile(r"^From \d+ samples to \d+ samples"))
-    expect(said).to_be_visible()
-    until(page, lambda: across(picture)[3] < last, "the picture of that part is there")
-    assert abs(across(picture)[3] - (first + last) / 2) < (last - first) / 20
-    screen.shot("zoom-compare")
-    page.get_by_role("button", name="Show all").click()
-    until(page, lambda: across(picture)[3] == last, "all of it")

@@ -45,7 +45,7 @@ CONTENTS = {
     "form": ".jp-edt-train aside",
     "cluster": ".jp-edt-cluster h3",
     "catalogue": ".jp-edt-catalogue .jp-edt-empty",
-    "compare": ".jp-edt-compare-result .jp-edt-drawn-canvas",
+    "compare": ".jp-edt-compare-result [role=img]",
 }
 
 
@@ -217,12 +217,7 @@ def test_a_server_that_is_gone_and_comes_back(world: World, desk: Desk, told):
             if surface != "form":  # what was refused stays until it is sent again
                 expect(desk.page.locator(SENTENCES[surface]).locator("visible=true")).to_have_count(0)
         # Which files are packed with a script is another test's.
-        told(surface, "back", found.inner_text().partition("Packed")[0] or shadow(found))
-
-
-def shadow(of: Locator) -> str:
-    """What the picture in it says."""
-    return str(of.evaluate("it => it.shadowRoot.firstElementChild.getAttribute('aria-label')"))
+        told(surface, "back", found.inner_text().partition("Packed")[0] or str(found.get_attribute("aria-label")))
 
 
 @covers("token", *EVERYWHERE)
@@ -338,9 +333,9 @@ def test_losses_that_are_no_numbers(desk: Desk, told):
     told("panel", "nan", desk.page.locator(f"[data-edt-job={numbers.id}] .jp-edt-row-says").inner_text())
     told("card", "nan", desk.card("numbers").locator(".jp-edt-card-facts").inner_text())
     desk.screen.run("edt:open-job", id=numbers.id)
-    picture = desk.page.locator("[data-picture$='pictures/loss'] .jp-edt-drawn-canvas").locator("visible=true")
-    expect(picture).to_be_visible()
-    told("tab", "nan", shadow(picture))
+    chart = desk.page.locator("[data-curve] [role=img]").locator("visible=true")
+    expect(chart).to_be_visible()
+    told("tab", "nan", str(chart.get_attribute("aria-label")))
     desk.screen.shot("nan-tab")
     desk.screen.run("edt:compare", ids=[numbers.id])
     row = desk.page.locator(

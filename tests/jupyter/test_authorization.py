@@ -38,6 +38,7 @@ DECLARED = {
     ("GET", "/interpreters"): ("read", "edt:jobs"),
     ("POST", "/previews"): ("read", "edt:jobs"),
     ("POST", "/submissions"): ("write", "edt:jobs"),
+    ("GET", "/jobs/{id}/curve"): ("read", "edt:jobs"),
     ("GET", "/jobs/{id}/pictures/{picture}"): ("read", "edt:jobs"),
     ("GET", "/datasets"): ("read", "edt:catalogue"),
     ("POST", "/datasets"): ("write", "edt:catalogue"),

@@ -67,6 +67,9 @@ def test_the_types_are_those_of_the_openapi_description(root):
 def test_the_page_may_have_any_version_of_what_it_brings_that_we_are_made_for():
     """The builder would ask for those of the JupyterLab it builds with, and the console warn about all others."""
     package = json.loads((hatch_build.SOURCES / "package.json").read_text())
-    asked = {name: shared["requiredVersion"] for name, shared in package["jupyterlab"]["sharedPackages"].items()}
+    shares = package["jupyterlab"]["sharedPackages"]
+    own = {name for name, shared in shares.items() if shared is False}  # in our bundle, for no other extension
+    assert own == {"uplot"}
+    asked = {name: shared["requiredVersion"] for name, shared in shares.items() if name not in own}
     types_only = {"@jupyterlab/rendermime-interfaces"}
-    assert asked == {name: version for name, version in package["dependencies"].items() if name not in types_only}
+    assert asked == {name: package["dependencies"][name] for name in package["dependencies"].keys() - types_only - own}

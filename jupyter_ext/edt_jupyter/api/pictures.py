@@ -100,6 +100,13 @@ class _JobPictureHandler(PictureHandler, path="/jobs/{id}/pictures/{picture}", r
             raise no_picture(picture, JOB_PICTURES)
 
 
+class _CurveHandler(PictureHandler, path="/jobs/{id}/curve", resource="edt:jobs"):
+    async def get(self, job: str) -> None:
+        """Return the points of the loss picture as columns, or 304 where the client has them."""
+        self.set_header("Cache-Control", "no-cache")
+        self.reply(await self.service.pictures.curve(self.user, job, axis=self.one_of("x", AXES)))
+
+
 class _PicturesHandler(PictureHandler, path="/pictures/{picture}", resource="edt:cluster"):
     async def get(self, picture: str) -> None:
         """Draw a picture of the machine."""
@@ -113,8 +120,7 @@ class _PicturesHandler(PictureHandler, path="/pictures/{picture}", resource="edt
         elif picture == "shares":
             self.show(await pictures.shares(user, self.look()))
         elif picture == "compare":
-            start, end = self.stretch()
-            self.show(await pictures.comparison(user, self._jobs(), self.look(), **self.curve(), start=start, end=end))
+            self.show(await pictures.comparison(user, self._jobs(), self.look(), **self.curve()))
         else:
             raise no_picture(picture, MACHINE_PICTURES)
 

@@ -11,6 +11,7 @@ import type { PartialJSONValue } from '@lumino/coreutils';
 import type {
   ICheckpoint,
   ICluster,
+  ICurve,
   IInfo,
   IJobEvent,
   IJobPage,
@@ -78,7 +79,7 @@ export interface Transport {
 
 /** Typed requests to `/edt/api`. */
 export class Api {
-  private readonly drawn = new Map<string, { tag: string; picture: IPicture }>();
+  private readonly known = new Map<string, { tag: string; answer: unknown }>();
 
   constructor(readonly transport: Transport) {}
 
@@ -97,12 +98,7 @@ export class Api {
     if (response.status === 204) {
       return undefined as T;
     }
-    try {
-      return (await response.json()) as T;
-    } catch {
-      // A proxy or a Hub sends whoever is not logged in to a page, and that page is what was read.
-      throw response.redirected ? loggedOut() : notOurs();
-    }
+    return jsonOf<T>(response);
   }
 
   /** The response itself, when it is one of success (or 304); ApiError otherwise. */
@@ -189,37 +185,62 @@ export class Api {
     return this.request('', { no_track_activity: 1 });
   }
 
-  // --- pictures ------------------------------------------------------------------------------------------------------
+  // --- pictures and curves -------------------------------------------------------------------------------------------
 
-  /** A picture: `jobs/<id>/pictures/loss` or `pictures/timeline`; drawn anew by the server only when it has changed. */
-  async picture(path: string, query: Query = {}): Promise<IPicture> {
+  /** A picture: `jobs/<id>/pictures/loss` or `pictures/timeline`. */
+  picture(path: string, query: Query = {}): Promise<IPicture> {
+    return this.unlessKnown(path, query, async response => {
+      if (response.redirected && !(response.headers.get('Content-Type') ?? '').includes('svg')) {
+        throw loggedOut();
+      }
+      const svg = await response.text();
+      const said = SAYS.exec(svg);
+      return { svg, says: unescaped(said?.[1] ?? said?.[2] ?? '') };
+    });
+  }
+
+  /** The losses of a job over samples, updates or time. */
+  curve(id: string, x: string): Promise<ICurve> {
+    return this.unlessKnown(`jobs/${enc(id)}/curve`, { x }, response => jsonOf<ICurve>(response));
+  }
+
+  /** What `read` makes of an answer; the same object again while the server says that it is unchanged. */
+  private async unlessKnown<T>(
+    path: string,
+    query: Query,
+    read: (response: Response) => Promise<T>
+  ): Promise<T> {
     const key = this.url(path, query);
-    const known = this.drawn.get(key);
+    const known = this.known.get(key);
     const headers: Record<string, string> = known ? { 'If-None-Match': known.tag } : {};
     const response = await this.fetch(path, { ...query, no_track_activity: 1 }, 'GET', undefined, headers);
     if (response.status === 304 && known) {
-      return known.picture;
+      return known.answer as T;
     }
-    const svg = await response.text();
-    if (response.redirected && !(response.headers.get('Content-Type') ?? '').includes('svg')) {
-      throw loggedOut();
-    }
-    const said = SAYS.exec(svg);
-    const picture = { svg, says: unescaped(said?.[1] ?? said?.[2] ?? '') };
+    const answer = await read(response);
     const tag = response.headers.get('ETag');
     if (tag) {
-      this.remember(key, tag, picture);
+      this.remember(key, tag, answer);
     }
-    return picture;
+    return answer;
   }
 
-  private remember(key: string, tag: string, picture: IPicture): void {
-    this.drawn.delete(key);
-    this.drawn.set(key, { tag, picture });
-    const oldest = this.drawn.keys().next();
-    if (this.drawn.size > 100 && !oldest.done) {
-      this.drawn.delete(oldest.value);
+  private remember(key: string, tag: string, answer: unknown): void {
+    this.known.delete(key);
+    this.known.set(key, { tag, answer });
+    const oldest = this.known.keys().next();
+    if (this.known.size > 100 && !oldest.done) {
+      this.known.delete(oldest.value);
     }
+  }
+}
+
+async function jsonOf<T>(response: Response): Promise<T> {
+  try {
+    return (await response.json()) as T;
+  } catch {
+    // A proxy or a Hub sends a browser without a login to a page, and that page is what was read.
+    throw response.redirected ? loggedOut() : notOurs();
   }
 }
 

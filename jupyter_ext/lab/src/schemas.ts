@@ -67,6 +67,39 @@ export interface IClusterSlot {
   leaving: boolean;
 }
 
+export interface ICurve {
+  /** What x counts: samples or updates from the start of the training, or seconds since the epoch. */
+  axis: 'samples' | 'updates' | 'time';
+  /** The curve as a sentence. */
+  text: string;
+  /** The job's own colour in pictures of several jobs, as #rrggbb. */
+  colour: string;
+  /** One entry an update. */
+  train: {
+    x: number[];
+    /** Mean over the samples of the update; null for a loss that is not a number. */
+    loss: (number | null)[];
+  };
+  /** One entry a validation. */
+  test: {
+    x: number[];
+    /** Mean over the test data; null for a loss that is not a number. */
+    loss: (number | null)[];
+  };
+  /** One entry a change of the number of workers, which holds until the next. */
+  workers: {
+    x: number[];
+    count: number[];
+  };
+  /** What happened to the training. */
+  marks: ({
+    /** Where on the x axis. */
+    at: number;
+    kind: 'failure' | 'shrink' | 'grow' | 'checkpoint';
+    text: string;
+  })[];
+}
+
 /** A registered data set. */
 export interface IDataset {
   /** Identifies it where a later entry could have the same `name`. */

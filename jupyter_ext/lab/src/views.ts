@@ -2,7 +2,7 @@
 
 import { type IJobView, type JobState, JobStates } from './schemas';
 
-export type { ICheckpoint, ICluster, IClusterJob, IGroupState, IInfo, IJobPage, IJobPatch, IJobView, IReason, IWorker, JobState } from './schemas';
+export type { ICheckpoint, ICluster, IClusterJob, ICurve, IGroupState, IInfo, IJobPage, IJobPatch, IJobView, IReason, IWorker, JobState } from './schemas';
 export type { IClusterSlot as ISlot, IEvent as IJobEvent, IJobProgress as IProgress } from './schemas';
 
 export const STATES: readonly JobState[] = JobStates;

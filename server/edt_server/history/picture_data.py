@@ -7,6 +7,7 @@ points that are thinned already, and this module merges neighbours.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -17,6 +18,7 @@ from edt_sdk.pictures.comparison import Compared
 from edt_sdk.pictures.curves import Loss
 from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed
 from edt_sdk.pictures.losses import NO_UPDATE, Losses
+from edt_sdk.pictures.parts.look import job_colour
 from edt_sdk.pictures.parts.marks import Mark
 from edt_sdk.pictures.shares import GroupShare, Shares
 from edt_sdk.pictures.slots_map import SlotCell, SlotsMap
@@ -161,7 +163,7 @@ def losses_of(
         checkpoints: all checkpoints. Only those of the last training are marked.
         empty: the reason shown when there is no point.
     """
-    x = PLACES[axis]
+    x = _PLACES[axis]
     train = curve.train
     if not train:
         return Losses(name, (), axis=axis, empty=empty)
@@ -177,12 +179,25 @@ def losses_of(
     )
 
 
-def stretch_of(losses: Losses, points: Sequence[TrainPoint], low: float, high: float) -> Losses:
-    """Return the part of `losses` from `low` to `high` of its x axis, with these updates."""
-    return losses.between(low, high, updates_at(points, PLACES[losses.axis]))
+def columns_of(losses: Losses, job: str) -> dict[str, Any]:
+    """Convert the losses of a job into columns of numbers, for a chart in a browser."""
+    return {
+        "axis": losses.axis,
+        "text": losses.says(),
+        "colour": job_colour(job),
+        "train": _columns(losses.train),
+        "test": _columns(losses.test),
+        "workers": {"x": [x for x, _ in losses.workers], "count": [count for _, count in losses.workers]},
+        "marks": losses.marks,
+    }
 
 
-PLACES: dict[str, Callable[[TrainPoint], float]] = {
+def _columns(points: Sequence[Loss]) -> dict[str, list[float]]:
+    # JSON has no NaN: it is encoded as null.
+    return {"x": [point.x for point in points], "loss": [point.loss for point in points]}
+
+
+_PLACES: dict[str, Callable[[TrainPoint], float]] = {
     "samples": lambda point: float(point.samples),
     "updates": lambda point: float(point.update + 1),
     "time": lambda point: point.time,
@@ -198,9 +213,9 @@ def _timed(train: Sequence[TrainPoint], x: Callable[[TrainPoint], float]) -> Cal
     updates = [point.update for point in train]
 
     def place(update: int, time: float) -> float:
-        if x is PLACES["time"]:
+        if x is _PLACES["time"]:
             return time
-        after = next((at for at, known in enumerate(updates) if known >= update), len(train) - 1)
+        after = min(bisect_left(updates, update), len(train) - 1)
         before = max(0, after - 1)
         left, right = train[before], train[after]
         if right.update <= left.update or update >= right.update:
@@ -246,23 +261,8 @@ def compared(job: str, curve: Curve, name: str, axis: str) -> Compared:
     """Convert a curve into one job of a comparison. Time counts in seconds since its first update."""
     found = losses_of(curve, name, axis=axis)
     # Trainings of different days can only be compared from their own starts.
-    begun = _begun(curve, axis)
+    begun = curve.train[0].time if curve.train and axis == "time" else 0.0
     return Compared(job, name, *(tuple(Loss(p.x - begun, p.loss) for p in some) for some in (found.train, found.test)))
-
-
-def compared_place(curve: Curve, axis: str) -> Callable[[TrainPoint], float]:
-    """Return the function from updates of this training to the x axis of a comparison."""
-    place, begun = PLACES[axis], _begun(curve, axis)
-    return lambda point: place(point) - begun
-
-
-def updates_at(points: Sequence[TrainPoint], place: Callable[[TrainPoint], float]) -> tuple[Loss, ...]:
-    """Convert updates into losses at their x."""
-    return tuple(Loss(place(point), _loss(point.loss)) for point in points)
-
-
-def _begun(curve: Curve, axis: str) -> float:
-    return curve.train[0].time if curve.train and axis == "time" else 0.0
 
 
 def efficiency_of(curve: Curve, name: str) -> Efficiency:

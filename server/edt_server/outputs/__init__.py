@@ -5,4 +5,4 @@ Never: changes. Everything here only reads files of a job.
 Read first: `logs.py`, then `training_curve.py`.
 """
 
-__all__ = ["curve_stretch", "logs", "metrics", "results", "training_curve"]
+__all__ = ["logs", "metrics", "results", "training_curve"]

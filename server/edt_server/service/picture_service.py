@@ -13,12 +13,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edt_sdk.pictures.allocation import MOST_CELLS, draw_allocation
 from edt_sdk.pictures.comparison import Comparison, draw_comparison
 from edt_sdk.pictures.efficiency import draw_efficiency
-from edt_sdk.pictures.losses import NO_UPDATE, draw_losses
+from edt_sdk.pictures.losses import NO_UPDATE, Losses, draw_losses
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.marks import Mark
 from edt_sdk.pictures.shares import draw_shares
@@ -28,7 +28,6 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.history import Drawings, picture_data, present
 from edt_server.outputs import results
-from edt_server.outputs.curve_stretch import detail
 from edt_server.outputs.training_curve import CurveShelf
 from edt_server.service.latest import LatestEvents
 from edt_server.service.views import validated
@@ -85,28 +84,38 @@ class Picturing:
     ) -> str:
         """Draw the loss over samples, updates or time, or its part from `start` to `end` of that axis."""
         row = await self._service.mine(user, job)
-        paths = self._service.paths(row)
 
         def draw() -> str:
-            # In a thread: the first picture of a million updates takes seconds (028) and would stall the event loop.
-            whole = self._curves.read(paths)
-            curve = whole.few(_POINTS)
-            marks = self._marks(job, picture_data.FAILURES)
-            saved = results.checkpoints(paths)
-            losses = picture_data.losses_of(
-                curve, row.spec.name, axis=axis, marks=marks, checkpoints=saved, empty=_no_loss(row)
-            )
-            if whole.train and not (start is None and end is None):
-                place = picture_data.PLACES[axis]
-                low = place(whole.train[0]) if start is None else start
-                high = place(whole.train[-1]) if end is None else end
-                points = detail(whole, paths.metrics(whole.training), low, high, place)
-                losses = picture_data.stretch_of(losses, points, low, high)
+            if start is None and end is None:
+                losses = self._losses(row, axis, _POINTS)
+            else:
+                losses = self._losses(row, axis).between(start, end)
             # The data itself is the key of the cache, so that an entry is never stale and equal data are drawn once
             # (028).
             return self._drawings.drawn(draw_losses, losses, look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
+
+    async def curve(self, user: str, job: str, *, axis: str) -> dict[str, Any]:
+        """Return the points of the loss picture, all that are kept, as columns of numbers."""
+        row = await self._service.mine(user, job)
+        return await asyncio.to_thread(lambda: picture_data.columns_of(self._losses(row, axis), job))
+
+    def _losses(self, row: JobRow, axis: str, most: int | None = None) -> Losses:
+        """Read losses and marks, at most `most` points of each kind.
+
+        Blocks: the first reading of a million updates takes seconds (028).
+        """
+        paths = self._service.paths(row)
+        curve = self._curves.read(paths)
+        return picture_data.losses_of(
+            curve if most is None else curve.few(most),
+            row.spec.name,
+            axis=axis,
+            marks=self._marks(row.id, picture_data.FAILURES),
+            checkpoints=results.checkpoints(paths),
+            empty=_no_loss(row),
+        )
 
     async def efficiency(self, user: str, job: str, look: Look) -> str:
         """Draw the throughput at each number of workers."""
@@ -157,40 +166,19 @@ class Picturing:
         return await asyncio.to_thread(lambda: self._drawings.drawn(draw_shares, picture_data.shares_of(cluster), look))
 
     async def comparison(
-        self,
-        user: str,
-        jobs: Sequence[str],
-        look: Look,
-        *,
-        axis: str,
-        smooth: float,
-        log: bool,
-        start: float | None = None,
-        end: float | None = None,
+        self, user: str, jobs: Sequence[str], look: Look, *, axis: str, smooth: float, log: bool
     ) -> str:
-        """Draw the losses of several jobs of the user, or their part from `start` to `end` of the axis."""
+        """Draw the losses of several jobs of the user."""
         # All access checks come first: a single job of another user refuses the whole picture before any file is read.
         rows = [await self._service.mine(user, job) for job in jobs]
 
         def draw() -> str:
-            trainings = [(self._service.paths(row), self._curves.read(self._service.paths(row))) for row in rows]
-            compared = Comparison(
-                tuple(
-                    picture_data.compared(row.id, curve.few(_POINTS), row.spec.name, axis)
-                    for row, (_, curve) in zip(rows, trainings, strict=True)
-                ),
-                axis,
+            curves = [self._curves.read(self._service.paths(row)).few(_POINTS) for row in rows]
+            compared = tuple(
+                picture_data.compared(row.id, curve, row.spec.name, axis)
+                for row, curve in zip(rows, curves, strict=True)
             )
-            if not (start is None and end is None):
-                first, last = compared.reach()
-                low, high = first if start is None else start, last if end is None else end
-                updates = []
-                for paths, curve in trainings:
-                    place = picture_data.compared_place(curve, axis)
-                    points = detail(curve, paths.metrics(curve.training), low, high, place)
-                    updates.append(picture_data.updates_at(points, place))
-                compared = compared.between(low, high, updates)
-            return self._drawings.drawn(draw_comparison, compared, look, smooth=smooth, log=log)
+            return self._drawings.drawn(draw_comparison, Comparison(compared, axis), look, smooth=smooth, log=log)
 
         return await asyncio.to_thread(draw)
 

@@ -146,8 +146,7 @@ def shares() -> Shares:
 
 def a_stretch() -> Losses:
     """The middle of a training, where its workers change."""
-    low, high = 3000.0, 8000.0
-    return losses().between(low, high, tuple(point for point in losses().train if low <= point.x <= high))
+    return losses().between(3000, 8000)
 
 
 def comparison() -> Comparison:
@@ -163,13 +162,6 @@ def comparison() -> Comparison:
             )
         )
     return Comparison(tuple(jobs))
-
-
-def a_stretch_of_comparison() -> Comparison:
-    """The first quarter, where the curves lie closest."""
-    low, high = 640.0, 3200.0
-    whole = comparison()
-    return whole.between(low, high, [tuple(p for p in job.train if low <= p.x <= high) for job in whole.jobs])
 
 
 def no_numbers() -> Comparison:
@@ -192,7 +184,7 @@ PICTURES = {
     "loss-log": lambda look: draw_losses(losses(), look, log=True),
     "loss-time": lambda look: draw_losses(losses("time"), look),
     "loss-stretch": lambda look: draw_losses(a_stretch(), look),
-    "loss-stretch-none": lambda look: draw_losses(losses().between(10, 20, ()), look),
+    "loss-stretch-none": lambda look: draw_losses(losses().between(10, 20), look),
     "loss-few": lambda look: draw_losses(Losses("digits-a", losses().train[:5], workers=((64.0, 1),)), look),
     "loss-one": lambda look: draw_losses(Losses("digits-a", losses().train[:1]), look),
     "loss-none": lambda look: draw_losses(Losses("digits-a", ()), look),
@@ -205,7 +197,6 @@ PICTURES = {
     "shares": lambda look: draw_shares(shares(), look),
     "shares-none": lambda look: draw_shares(Shares(()), look),
     "compare": lambda look: draw_comparison(comparison(), look),
-    "compare-stretch": lambda look: draw_comparison(a_stretch_of_comparison(), look),
     "compare-no-numbers": lambda look: draw_comparison(no_numbers(), look),
     "spark": lambda look: draw_spark(spark(), look),
 }

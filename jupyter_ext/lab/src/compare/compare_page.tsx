@@ -1,6 +1,6 @@
 /** Up to five of my jobs, chosen from a list: their loss curves in one picture, their settings and figures in a table. */
 
-import { useEffect, useState } from 'react';
+import { useEffect, useMemo, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import type { ISignal } from '@lumino/signaling';
@@ -9,15 +9,16 @@ import { type Api, ApiError } from '../api';
 import { CommandIDs } from '../commands';
 import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
+import { Chart } from '../page/chart';
+import type { Line } from '../page/curves';
 import { Answer, Empty, Failure } from '../page/standing';
 import type { Stretch } from '../page/stretch';
 import { LOOKS } from '../looks';
 import { State } from '../state';
 import { grouped, share } from '../page/wording';
-import { ZoomablePicture } from '../page/zoomable';
 import { clock, figure, span } from '../words';
 import { isFinal } from '../views';
-import type { IJobView } from '../views';
+import type { ICurve, IJobView } from '../views';
 
 const MOST = 5;
 const NEWEST = 1000;
@@ -155,9 +156,6 @@ function Choice(props: {
 function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
   const { commands } = useEdt();
   const { jobs } = props;
-  const [stretch, setStretch] = useState<Stretch | null>(null);
-  const ids = jobs.map(job => job.id).join(',');
-  useEffect(() => setStretch(null), [ids]);
   if (jobs.length === 0) {
     return (
       <Empty>
@@ -165,18 +163,9 @@ function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
       </Empty>
     );
   }
-  const live = jobs.some(job => !isFinal(job.state));
   return (
     <>
-      <ZoomablePicture
-        path="pictures/compare"
-        query={{ jobs: ids }}
-        seconds={live ? SECONDS : null}
-        what="Drawing the curves"
-        stretch={stretch}
-        onStretch={setStretch}
-        named={x => `${grouped(x)} samples`}
-      />
+      <Curves key={jobs.map(job => job.id).join(',')} jobs={jobs} />
       <div className="jp-edt-scroll">
         <table className="jp-edt-table">
           <thead>
@@ -216,6 +205,98 @@ function Comparison(props: { jobs: readonly IJobView[] }): ReactElement {
       <p className="jp-edt-hint">Rows in bold differ.</p>
     </>
   );
+}
+
+/** The losses of the jobs over samples, which follow those that run. */
+function Curves(props: { jobs: readonly IJobView[] }): ReactElement {
+  const { api } = useEdt();
+  const { jobs } = props;
+  const [stretch, setStretch] = useState<Stretch | null>(null);
+  const [log, setLog] = useState(false);
+  const live = jobs.some(job => !isFinal(job.state));
+  const answer = usePolled(
+    'curves',
+    () => Promise.all(jobs.map(job => api.curve(job.id, 'samples'))),
+    live ? SECONDS : null
+  );
+  return (
+    <Answer of={answer} what="Reading the curves">
+      {curves => (
+        <>
+          <label className="jp-edt-toolbar">
+            <input type="checkbox" checked={log} onChange={event => setLog(event.target.checked)} /> logarithmic
+          </label>
+          <Losses names={jobs.map(job => job.name)} curves={curves} log={log} stretch={stretch} onStretch={setStretch} />
+        </>
+      )}
+    </Answer>
+  );
+}
+
+function Losses(props: {
+  names: readonly string[];
+  curves: readonly ICurve[];
+  log: boolean;
+  stretch: Stretch | null;
+  onStretch: (stretch: Stretch | null) => void;
+}): ReactElement {
+  const { curves } = props;
+  const names = props.names.join('\n');
+  const lines = useMemo(() => linesOf(names.split('\n'), curves), [names, ...curves]);
+  const text = `Training loss at the end: ${curves.map((curve, i) => `${props.names[i]} ${ending(curve)}`).join(', ')}.`;
+  const losses = lines.flatMap(({ points }) => points.loss);
+  if (losses.length < 2 || losses.every(loss => loss === null)) {
+    const more =
+      losses.length < 2
+        ? 'The curves begin with the second update.'
+        : 'There is nothing to draw: try a smaller learning rate.';
+    return (
+      <Empty>
+        <p>
+          {text} {more}
+        </p>
+      </Empty>
+    );
+  }
+  return <Chart {...props} axis="samples" lines={lines} text={text} named={x => `${grouped(x)}`} />;
+}
+
+function ending({ train }: ICurve): string {
+  return train.x.length === 0 ? 'none yet' : figure(train.loss.filter(loss => loss !== null).at(-1) ?? NaN);
+}
+
+/** The colours of jobs in the static pictures, edt_sdk/pictures/parts/look.py. */
+const COLOURS = ['#5c95ea', '#b58f24', '#ab2b90', '#82995b', '#a3461f', '#5c5eeb', '#e0618e', '#89534f'];
+const DASHES = [undefined, [8, 3], [2, 3], [10, 3, 2, 3], [5, 2, 1, 2, 1, 2]];
+
+/** Points of a curve above which a dash pattern would be lost in the noise. */
+const DENSE = 300;
+
+/** Each job has its own colour; where an earlier one has the same, the next that no job has. */
+function coloursOf(curves: readonly ICurve[]): string[] {
+  const own = curves.map(curve => curve.colour);
+  const taken = [...own];
+  return own.map((colour, i) => {
+    if (own.indexOf(colour) === i) {
+      return colour;
+    }
+    const around = [...COLOURS.slice(COLOURS.indexOf(colour)), ...COLOURS];
+    const free = around.find(each => !taken.includes(each)) ?? colour;
+    taken.push(free);
+    return free;
+  });
+}
+
+/** A line for each job, with a dash pattern by its place in the list, and dots for its validations. */
+function linesOf(names: readonly string[], curves: readonly ICurve[]): Line[] {
+  const colours = coloursOf(curves);
+  return curves.flatMap(({ train, test }, i) => {
+    const colour = colours[i]!;
+    const dash = train.x.length > DENSE ? undefined : DASHES[i];
+    const line: Line = { label: names[i]!, points: train, colour, width: 2, ...(dash === undefined ? {} : { dash }) };
+    const tests: Line = { label: `${names[i]}, test`, points: test, colour, width: 0, dots: true };
+    return test.x.length === 0 ? [line] : [line, tests];
+  });
 }
 
 const ROWS: readonly (readonly [string, (job: IJobView) => string])[] = [

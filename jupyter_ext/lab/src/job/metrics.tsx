@@ -1,12 +1,19 @@
 /** Curves of a training: loss over samples, updates or time, and whether more workers paid off. */
 
-import { useState } from 'react';
+import { useMemo, useRef, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { enc } from '../api';
+import { Chart, useInk } from '../page/chart';
+import { smoothed } from '../page/curves';
+import type { Line } from '../page/curves';
 import { Picture } from '../page/picture';
+import { usePolled } from '../page/polled';
+import { Empty, Failure, Loading, Stale } from '../page/standing';
 import type { Stretch } from '../page/stretch';
-import { ZoomablePicture } from '../page/zoomable';
+import { useEdt } from '../page/surroundings';
+import { grouped } from '../page/wording';
+import type { ICurve } from '../views';
 import { clock } from '../words';
 
 const AXES = [
@@ -15,12 +22,12 @@ const AXES = [
   ['time', 'time']
 ] as const;
 
-/** `seconds`: between two drawings, null for a job that has ended. */
+/** `seconds`: between two answers of the server, null for a job that has ended. */
 export function Metrics(props: { job: string; seconds: number | null }): ReactElement {
   const [axis, setAxis] = useState<string>('samples');
   const [smooth, setSmooth] = useState(0);
+  const [log, setLog] = useState(false);
   const [stretch, setStretch] = useState<Stretch | null>(null);
-  const pictures = `jobs/${enc(props.job)}/pictures`;
   return (
     <>
       <div className="jp-edt-toolbar">
@@ -54,18 +61,70 @@ export function Metrics(props: { job: string; seconds: number | null }): ReactEl
           />{' '}
           <output>{smooth === 0 ? 'off' : smooth.toFixed(2)}</output>
         </label>
+        <label>
+          <input type="checkbox" checked={log} onChange={event => setLog(event.target.checked)} /> logarithmic
+        </label>
       </div>
-      <ZoomablePicture
-        path={`${pictures}/loss`}
-        query={{ x: axis, smooth }}
-        seconds={props.seconds}
-        what="Drawing the loss"
-        stretch={stretch}
-        onStretch={setStretch}
-        named={x => (axis === 'time' ? clock(x) : `${Math.round(x)}`)}
-      />
+      <Loss {...props} axis={axis} smooth={smooth} log={log} stretch={stretch} onStretch={setStretch} />
       <h3>Speed by number of workers</h3>
-      <Picture path={`${pictures}/efficiency`} seconds={props.seconds} what="Drawing the speeds" />
+      <Picture path={`jobs/${enc(props.job)}/pictures/efficiency`} seconds={props.seconds} what="Drawing the speeds" />
     </>
   );
+}
+
+/** The loss of a training, which follows a running one. */
+function Loss(props: {
+  job: string;
+  seconds: number | null;
+  axis: string;
+  smooth: number;
+  log: boolean;
+  stretch: Stretch | null;
+  onStretch: (stretch: Stretch | null) => void;
+}): ReactElement {
+  const { job, axis, smooth } = props;
+  const { api } = useEdt();
+  const ink = useInk();
+  const answer = usePolled(`curve ${job} ${axis}`, () => api.curve(job, axis), props.seconds);
+  // The curve over another axis stays until the chosen one is there.
+  const kept = useRef<ICurve | null>(null);
+  kept.current = answer.value ?? kept.current;
+  const curve = kept.current;
+  const lines = useMemo(() => (curve === null ? [] : linesOf(curve, smooth, ink)), [curve, smooth, ink]);
+  if (curve === null) {
+    return answer.error === null ? <Loading what="Reading the loss" /> : <Failure error={answer.error} again={answer.again} />;
+  }
+  return (
+    <div data-curve={job}>
+      <Stale error={answer.error} taken={answer.taken} again={answer.again} />
+      {curve.train.x.length + curve.test.x.length < 2 ? (
+        <Empty>
+          <p>{curve.text}</p>
+        </Empty>
+      ) : (
+        <Chart
+          {...props}
+          axis={curve.axis}
+          lines={lines}
+          workers={curve.workers}
+          marks={curve.marks}
+          text={curve.text}
+          named={x => (curve.axis === 'time' ? clock(x) : grouped(x))}
+        />
+      )}
+    </div>
+  );
+}
+
+function linesOf(curve: ICurve, smooth: number, ink: ReturnType<typeof useInk>): Line[] {
+  const { train, test } = curve;
+  const line = smoothed(train, smooth);
+  const lines: Line[] =
+    line.x.length === 0
+      ? [{ label: 'training loss', points: train, colour: ink.train, width: 1.8 }]
+      : [
+          { label: 'training loss, smoothed', points: line, colour: ink.train, width: 2.4 },
+          { label: 'as it was', points: train, colour: ink.train, width: 1, faint: true }
+        ];
+  return test.x.length === 0 ? lines : [...lines, { label: 'test loss', points: test, colour: ink.test, width: 1.8, dots: true }];
 }

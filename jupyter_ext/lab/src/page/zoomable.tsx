@@ -7,23 +7,24 @@ import { useRef, useState } from 'react';
 import type { KeyboardEvent, PointerEvent, ReactElement } from 'react';
 
 import { Picture } from './picture';
-import { chosen, moved } from './stretch';
+import { chosen } from './stretch';
 import type { Across, Stretch } from './stretch';
+import { ZOOM_KEYS, ZoomBar, zoomByKey } from './zoom_bar';
+import type { Zoom } from './zoom_bar';
 
 /** Pixels below which a drag was a click. */
 const LEAST = 6;
 
-/** `named` says a place of the x axis in words; `query` must not have the stretch, which is added. */
-export function ZoomablePicture(props: {
-  path: string;
-  query: Readonly<Record<string, string | number>>;
-  seconds: number | null;
-  what: string;
-  stretch: Stretch | null;
-  onStretch: (stretch: Stretch | null) => void;
-  named: (x: number) => string;
-}): ReactElement {
-  const { stretch, onStretch, named } = props;
+/** `query` must not have the stretch, which is added. */
+export function ZoomablePicture(
+  props: Zoom & {
+    path: string;
+    query: Readonly<Record<string, string | number>>;
+    seconds: number | null;
+    what: string;
+  }
+): ReactElement {
+  const { stretch, onStretch } = props;
   const box = useRef<HTMLDivElement>(null);
   const whole = useRef<Stretch | null>(null);
   /** Pixels from the left of the window, where a drag began and where it is now. */
@@ -64,49 +65,25 @@ export function ZoomablePicture(props: {
     setDrag(null);
   };
   const key = (event: KeyboardEvent): void => {
-    if (event.key === 'Escape') {
-      if (drag !== null || stretch !== null) {
-        event.preventDefault();
-        setDrag(null);
-        onStretch(null);
-      }
-      return;
-    }
-    const there = across();
-    if (!event.shiftKey || there === null) {
-      return;
-    }
-    const next = moved(event.key, stretch, whole.current ?? { start: there.first, end: there.last });
-    if (next !== undefined) {
+    if (event.key === 'Escape' && drag !== null) {
       event.preventDefault();
-      onStretch(next);
+      setDrag(null);
     }
+    across();
+    zoomByKey(event, props, whole.current);
   };
 
   const zoomed: Record<string, number> = stretch === null ? {} : { start: stretch.start, end: stretch.end };
   const offset = box.current?.getBoundingClientRect().left ?? 0;
   return (
     <>
-      <div className="jp-edt-toolbar" role="status">
-        {stretch === null ? (
-          <span className="jp-edt-hint">Drag across the picture to see that part in detail.</span>
-        ) : (
-          <>
-            <span>
-              From {named(stretch.start)} to {named(stretch.end)}.
-            </span>
-            <button type="button" className="jp-edt-button" onClick={() => onStretch(null)}>
-              Show all
-            </button>
-          </>
-        )}
-      </div>
+      <ZoomBar {...props} what="picture" />
       <div
         className="jp-edt-zoomable"
         ref={box}
         tabIndex={0}
         role="group"
-        aria-label="Picture; Shift and left or right choose a part, up and down zoom, Escape shows all"
+        aria-label={`Picture; ${ZOOM_KEYS}`}
         onPointerDown={down}
         onPointerMove={event => drag !== null && setDrag({ from: drag.from, to: event.clientX })}
         onPointerUp={up}
