@@ -73,8 +73,7 @@ class Datasets:
         settings = self._settings
         mode, path = COPY, ""
         if upload is not None:
-            limits = intake.IntakeLimits(settings.max_package_files, settings.max_package_bytes)
-            intake.unpack_data(upload, filename, places.data, limits)
+            intake.unpack_data(upload, filename, places.data, settings.max_package_bytes)
             folder = places.data
         else:
             found = below_data_fs(settings.data_fs, new.path or "")
@@ -92,7 +91,7 @@ class Datasets:
         for part in ("train", "test", "val"):
             if not (folder / getattr(new, part)).exists():
                 raise InvalidRequest(f"There is no {getattr(new, part)} in the data set.", field=part)
-        size = intake.counted(folder)
+        files, size = intake.counted(folder) or (None, None)
         return DatasetRecord(
             type=new.type,
             description=new.description,
@@ -101,16 +100,14 @@ class Datasets:
             train=new.train,
             test=new.test,
             val=new.val,
-            files=None if size is None else size[0],
-            size=None if size is None else size[1],
+            files=files,
+            size=size,
         )
 
     async def delete(self, user: str, name: str) -> None:
-        """Remove a data set. A folder of the server's data folder is kept.
+        """Remove a data set, except for a folder of the server's data folder.
 
-        Raises:
-            NotFound: there is none of that name.
-            Conflict: its files are a copy that a job which has not ended needs.
+        Raises Conflict when its files are a copy that a job which has not ended needs.
         """
         row = await self._shelf.row(user, name)
 
@@ -131,12 +128,7 @@ class Datasets:
         await self._shelf.remove(row, check)
 
     async def registered(self, user: str, spec: JobSpec, training: Registered | None) -> JobSpec:
-        """Return the specification with the catalogue entries it uses resolved. The client cannot set these.
-
-        Raises:
-            NotFound: there is no such data set.
-            Unprocessable: its files are not there.
-        """
+        """Return the specification with the catalogue entries it uses resolved. The client cannot set these."""
         if not spec.dataset:
             return msgspec.structs.replace(spec, registered=training)
         row = await self._shelf.row(user, spec.dataset)
