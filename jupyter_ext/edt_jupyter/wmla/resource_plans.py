@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edt_jupyter.wmla.base import WmlaHandler
+from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.wmla.plan_tree import node, tree
 
 
@@ -28,5 +29,5 @@ class ResourcePlanHandler(WmlaHandler):
     async def delete(self, name: str) -> None:
         """Remove the group. Refused while jobs are in it."""
         group = str(node(self.service.sharing.plan, name)["id"])
-        await self.service.sharing.remove_instance_group(self.user, group)
+        await self.service.sharing.remove(self.user, InstanceGroup, group)
         self.reply({"message": f"Resource plan {group} is deleted."})
