@@ -34,7 +34,7 @@ from edt_server.system.device_claims import DeviceClaims
 from edt_server.system.pauses import spare_what_is_here
 from edt_server.system.private_files import make_private_dir
 from edt_server.system.processes import identify, is_alive
-from edt_server.system.runtime import ServerLock
+from edt_server.system.runtime import server_lock
 from edt_server.system.slots import find_host, threads_per_slot
 
 LOOK_AT_DEVICES = 1.0  # seconds between two looks at the GPUs that other stores use
@@ -60,9 +60,7 @@ async def open_service(
         if store is None:
             # Two services over one store would each decide from their own memory. A leader has the lease instead
             # (docs/decisions/014).
-            lock = ServerLock(settings.runtime_dir / "server.lock")
-            lock.acquire()
-            stack.callback(lock.release)
+            stack.enter_context(server_lock(settings.runtime_dir / "server.lock"))
         await asyncio.to_thread(_make_folders, settings)
 
         def open_ledger() -> Ledger:
