@@ -128,20 +128,8 @@ async def open_service(
         stack.push_async_callback(clock.stop)
         effects = Effects(supervision, clock, hub, rates, speeds, on_state)
         writer.follow(effects.act)
-        service = Service(
-            settings,
-            writer,
-            supervision,
-            spares,
-            sharing,
-            claims,
-            hub,
-            rates,
-            timeline,
-            uncommitted,
-            effects.living,
-            threads,
-        )
+        parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living
+        service = Service(settings, sharing, hub, threads, writer, *parts)
         # After `writer.follow`: a report that arrives now already has its effects.
         await supervision.start()
         await _adopt(settings, writer, supervision, effects.living)
