@@ -52,13 +52,7 @@ class Datasets:
         return await asyncio.to_thread(read)
 
     async def add(self, user: str, new: NewDataset, upload: Path | None = None, filename: str = "") -> Dataset:
-        """Register a data set: the file `upload` (left where it is), called `filename`, or what is at `new.path`.
-
-        Raises:
-            Conflict: the name is taken.
-            InvalidRequest, Unprocessable, NotFound: its place cannot be used. Nothing is left behind.
-            PackageError: the upload cannot be unpacked.
-        """
+        """Register a data set: the file `upload` (left where it is), called `filename`, or what is at `new.path`."""
         new.check()
         if (upload is None) == (new.path is None):
             raise InvalidRequest(
@@ -116,7 +110,7 @@ class Datasets:
             if dataset_record(row).mode != COPY:
                 return
             # Decided in the transaction that removes the row: a job submitted at the same time is refused in its own
-            # transaction (`pinned.check_there`), so the race has a winner (docs/decisions/026).
+            # transaction (`places.check_there`), so the race has a winner (docs/decisions/026).
             using = [u.job for u in change.ledger.store.uses(user) if u.dataset == row.id and not u.ended]
             if using:
                 raise Conflict(

@@ -95,11 +95,7 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
         filename: name of an uploaded file, "" for a source in the server's data folder.
         main: the main script, None where the choice is clear.
         package: the file to write. Temporary files are made next to it and removed.
-        limits: has the limits of a package, which also hold for an archive.
-
-    Raises:
-        PackageError: it cannot be read, or has not exactly one main script.
-        TooLarge: it is over the limits.
+        limits: has the limits of a package, which also hold for an archive. TooLarge when it is over them.
     """
     name = filename or source.name
     work = package.with_name("unpacked")

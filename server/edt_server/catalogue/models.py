@@ -73,13 +73,7 @@ class Models:
         return content
 
     async def add(self, user: str, new: NewModel, upload: Path | None = None, filename: str = "") -> Model:
-        """Add a model or template: the file `upload` (left where it is), called `filename`, or what `new` names.
-
-        Raises:
-            Conflict: the name is taken.
-            NotFound, InvalidRequest, Unprocessable: its place, template or data set cannot be used.
-            PackageError, TooLarge: its code cannot. Nothing is left behind.
-        """
+        """Add a model or template: the file `upload` (left where it is), called `filename`, or what `new` names."""
         new.check()
         said = [name for name, value in (("path", new.path), ("template", new.template)) if value is not None]
         if len(said) + (upload is not None) != 1:

@@ -3,7 +3,7 @@
 The service lives in the Jupyter Server's event loop and never blocks it. The ledger is changed and read in one writer
 thread (`ledger/writer.py`), files in other threads. Every verb names its user, and `_mine` is the only way from a job's
 id to a job. A verb that changes a job does so in one transaction, and its effects follow once the transaction is
-committed (`effects.py`). `open_service` in `assembly.py` makes a service and closes it.
+committed (`Effects`). `open_service` in `assembly.py` makes a service and closes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobSpec, JobSt
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
-from edt_server.catalogue.pinned import check_folder
+from edt_server.catalogue.places import check_folder
 from edt_server.channel import SpareSupervisors, Supervision
 from edt_server.core.events import JobChanged
 from edt_server.files import job_files
@@ -36,7 +36,7 @@ from edt_server.ledger import Change, LedgerWriter, recovery, reports, suspensio
 from edt_server.outputs import results
 from edt_server.service import access, forecast, views, what_if
 from edt_server.service.cluster import cluster, standing, unexplained
-from edt_server.service.forecast_rates import ForecastRates
+from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.service.picture_service import Picturing
@@ -142,8 +142,7 @@ class Service:
     ) -> list[JobView]:
         """Return the user's jobs, newest first. With `everybody` also return the public view of other users' jobs.
 
-        At most `limit`, only those with `tag` (the user's own, since tags are not public), and only jobs after the job
-        `before`, given by its creation time and its id.
+        Only those with `tag` are the user's own, since tags are not public. For `before` see `Store.jobs`.
         """
         states, owner = None if state is None else [state], None if everybody and tag is None else user
         found = await self._shown(owner=owner, states=states, tag=tag, before=before, limit=limit)

@@ -8,7 +8,8 @@ counts at once for the jobs that run. The HTTP layer decides which user may chan
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,26 +19,20 @@ from edt_sdk.schemas.errors import ChangedMeanwhile, NotFound, Unprocessable
 from edt_sdk.schemas.job import convert_change
 from edt_sdk.schemas.plan import InstanceGroup, Named, Plan, ResourceGroup
 from edt_server.core.events import PlanChanged, SlotsChanged
-from edt_server.ledger import Change, Changes
+from edt_server.ledger import Change, LedgerWriter
+from edt_server.system.device_claims import DeviceClaims
 from edt_server.system.slots import Host, plan_slots
 
 _FIELDS: Mapping[Any, str] = {InstanceGroup: "instance_groups", ResourceGroup: "resource_groups"}
 
 
+@dataclass(slots=True)
 class Sharing:
-    """The plan of a service.
+    """The plan of a service. Slots of devices that other stores' jobs use now are not offered."""
 
-    Args:
-        change: runs a change and commits it.
-        plan: returns the plan that is in force.
-        elsewhere: returns the devices that other stores' jobs use now. Their slots are not offered.
-    """
-
-    def __init__(self, change: Changes, plan: Callable[[], Plan], elsewhere: Callable[[], Collection[str]]) -> None:
-        self._change = change
-        self._plan = plan
-        self._elsewhere = elsewhere
-        self._hosts: tuple[Host, ...] = ()
+    _writer: LedgerWriter
+    _claims: DeviceClaims
+    _hosts: tuple[Host, ...] = ()
 
     # --- at the start -------------------------------------------------------------------------------------------------
 
@@ -56,11 +51,11 @@ class Sharing:
             self._hosts = tuple(hosts)
             self._fit(change)
 
-        await self._change(work)
+        await self._writer.change(work)
 
     async def look_again(self) -> None:
         """Fit the slots to the devices that are free of other stores now."""
-        await self._change(self._fit)
+        await self._writer.change(self._fit)
 
     @property
     def has_gpus(self) -> bool:
@@ -68,7 +63,7 @@ class Sharing:
         return any(host.gpus for host in self._hosts)
 
     def _fit(self, change: Change, *, cause: int | None = None) -> None:
-        elsewhere = self._elsewhere()
+        elsewhere = self._claims.elsewhere()
         slots = plan_slots(change.core.plan, self._hosts, change.core.slots)
         # Two stores on one host must never offer the same GPU.
         slots = tuple(slot for slot in slots if slot.device not in elsewhere)
@@ -78,7 +73,7 @@ class Sharing:
     @property
     def plan(self) -> Plan:
         """Return how the slots are shared now."""
-        return self._plan()
+        return self._writer.ledger.core.plan
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +139,7 @@ class Sharing:
                 self._fit(change, cause=seq)
             return after
 
-        return await self._change(work)
+        return await self._writer.change(work)
 
 
 def version(plan: Plan) -> str:

@@ -36,19 +36,9 @@ class Validations:
         self._service = service
 
     async def start(self, user: str, job: str, new: NewValidation, *, remarks: tuple[str, ...] = ()) -> JobView:
-        """Start a job that validates the result of a training, and return it.
+        """Start a job that validates the result of a training, and return it. `remarks` are for the job's story.
 
-        Args:
-            user: the owner of the training.
-            job: id of the training.
-            new: the settings.
-            remarks: sentences for the validation's story.
-
-        Raises:
-            NotFound, NotAllowed: no such training or data set, or the training belongs to another user.
-            Conflict: it has no weights yet.
-            Unprocessable: it is no training by the elastic engine, or a setting cannot be used, see `Service.submit`.
-            InvalidRequest: there is no such metric.
+        Raises Conflict when the training has no weights yet, Unprocessable for no training by the elastic engine.
         """
         new = new.check()
         row = await self._service.mine(user, job)
@@ -62,13 +52,7 @@ class Validations:
         return await self._service.submit(user, spec, stored.package, training=pinned, weights=weights)
 
     async def result(self, user: str, job: str) -> Validated:
-        """Return the result of a validation.
-
-        Raises:
-            NotFound: there is no such job, or it has no result, or not yet.
-            NotAllowed: it belongs to another user.
-            Unprocessable: it is a training.
-        """
+        """Return the result of a validation. NotFound when it has none yet, Unprocessable for a training."""
         row = await self._service.mine(user, job)
         if _validates(row.spec) is None:
             raise Unprocessable(

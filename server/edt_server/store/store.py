@@ -52,11 +52,7 @@ class Store:
         """Open the store at a SQLAlchemy URL, creating it or migrating it to the newest revision.
 
         Before a migration an SQLite file is copied next to itself. A PostgreSQL database is dumped into the folder
-        `backups` where one is given and pg_dump is installed.
-
-        Raises:
-            StoreUnavailable: it cannot be reached now.
-            StoreError: it is damaged, was written by a newer release, or cannot be migrated. It is left as it is.
+        `backups` where one is given and pg_dump is installed. After a StoreError the store is as it was.
         """
         engine = make_engine(url)
         try:

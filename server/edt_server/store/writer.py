@@ -128,15 +128,8 @@ class Writer:
     ) -> Lease | None:
         """Take a free lease and return it. None when another take still holds, even a take by this very process.
 
-        `renew_lease` is the way to keep a lease that is held.
-
-        Args:
-            name: name of the right.
-            holder: the process that takes it.
-            now: the time, seconds since the epoch.
-            expires: the end of the lease, seconds since the epoch.
-            url: where the holder can be reached.
-            dead: fencing token of a lease with a holder that is known to be dead, so that it is free before it expires.
+        `renew_lease` is the way to keep a lease that is held. `now` and `expires` are seconds since the epoch. `dead`
+        is the fencing token of a lease with a holder that is known to be dead, so that it is free before it expires.
         """
         model = self._session.get(LeaseModel, name)
         if model is None:

@@ -29,9 +29,6 @@ def runtime_dir(parent: Path, data_dir: Path) -> Path:
 
     All servers of this host use the same one for a data folder, whatever each would choose, because jobs have their
     locks in it. The first server chooses, and writes the path into the data folder.
-
-    Raises:
-        EdtError: the folder exists and belongs to another account or is open to others.
     """
     chosen = data_dir / "control" / f"runtime-{socket.gethostname()}"
     with contextlib.suppress(OSError, ValueError, EdtError):  # not chosen yet, or no longer usable

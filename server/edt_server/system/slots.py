@@ -29,13 +29,9 @@ _QUERY_SECONDS = 20.0  # a driver that is not loaded yet takes some
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The resources of a host.
+    """The resources of a host: GPUs as `nvidia-smi` numbers them, CPU cores that may be kept busy.
 
-    Attributes:
-        name: unique among the hosts.
-        gpus: indices of its GPUs, as `nvidia-smi` numbers them.
-        cores: CPU cores that may be kept busy.
-        offers: the slots it offers without a formula of the plan. 0 means a slot per GPU, or per core without GPUs.
+    `offers` is the slots without a formula of the plan. 0 means a slot per GPU, or per core without GPUs.
     """
 
     name: str
