@@ -142,16 +142,14 @@ class Models:
             said |= await asyncio.to_thread(_main_in, shelf.places(row).code, name, changes.main)
         return model_shown(await self._update(row, said), await shelf.uses(user))
 
-    async def replace_code(
-        self, user: str, name: str, upload: Path, filename: str, main: str | None = None, kind: str = MODEL
-    ) -> Model:
+    async def replace_code(self, user: str, name: str, upload: Path, filename: str, kind: str = MODEL) -> Model:
         """Replace the code of a model. Its trainings keep their own copy. Raises like `add`."""
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
         places = shelf.places(row)
         fresh = places.code.with_name("code-new.tar.gz")
         try:
-            code = await asyncio.to_thread(intake.pack_code, upload, filename, main, fresh, self._settings)
+            code = await asyncio.to_thread(intake.pack_code, upload, filename, None, fresh, self._settings)
             # Atomic: a training that is submitted at this moment gets the old code or the new code.
             await asyncio.to_thread(fresh.replace, places.code)
         finally:

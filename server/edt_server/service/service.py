@@ -1,9 +1,9 @@
 """`Service`: one method for each verb on a user's jobs, and the parts that have verbs of their own.
 
 The service lives in the Jupyter Server's event loop and never blocks it. The ledger is changed and read in one writer
-thread (`ledger/writer.py`), files in other threads. Every verb names its user, and `_mine` is the only way from a job's
-id to a job. A verb that changes a job does so in one transaction, and its effects follow once the transaction is
-committed (`Effects`). `open_service` in `assembly.py` makes a service and closes it.
+thread (`ledger/writer.py`), files in other threads. Every verb names its user, and `access.checked` guards each way
+from a job's id to a job. A verb that changes a job does so in one transaction, and its effects follow once the
+transaction is committed (`Effects`). `open_service` in `assembly.py` makes a service and closes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.forecast import Forecast, WhatIf
-from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobSpec, JobState, JobView, Reason
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
@@ -115,7 +115,7 @@ class Service:
 
     async def mine(self, user: str, job: str) -> JobRow:
         """Return the user's job. NotFound, or NotAllowed when it belongs to another user."""
-        return self._mine(user, job, await self._rows.read(job, self._ledger.row))
+        return access.checked(user, await self._rows.read(job, self._ledger.row))
 
     @property
     def capacity(self) -> int:
@@ -142,7 +142,7 @@ class Service:
     ) -> list[JobView]:
         """Return the user's jobs, newest first. With `everybody` also return the public view of other users' jobs.
 
-        Only those with `tag` are the user's own, since tags are not public. For `before` see `Store.jobs`.
+        With `tag` only the user's own jobs, since tags are not public. For `before` and `limit` see `Store.jobs`.
         """
         states, owner = None if state is None else [state], None if everybody and tag is None else user
         found = await self._shown(owner=owner, states=states, tag=tag, before=before, limit=limit)
@@ -189,19 +189,15 @@ class Service:
         if row.state.final:
             raise ended_already(row, "changed")
         check_change(row.spec, patch)
-        now = await self._writer.read(what_if.look, self._ledger, self.progress, time.time())
+        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
         # On a copy of the core and in another thread: the answer may take long, and decisions must not wait for it.
         return await asyncio.to_thread(what_if.answer, now, job, patch)
 
     async def forecast(self, user: str, spec: JobSpec) -> Forecast:
         """Return when such a job would start if the user submitted it now. Changes nothing."""
         spec.check()
-
-        def look() -> tuple[what_if.Now, dict[str, tuple[float, float]]]:
-            return what_if.look(self._ledger, self.progress, time.time()), dict(self._rates.ends())
-
-        now, ends = await self._writer.read(look)
-        return await asyncio.to_thread(forecast.forecast, now, ends, user, spec)
+        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
+        return await asyncio.to_thread(forecast.forecast, now, self._rates.ends(), user, spec)
 
     async def stored(self, user: str, job: str) -> Stored:
         """Return what the job was made of, for another job like it. NotFound, NotAllowed."""
@@ -257,14 +253,6 @@ class Service:
         """Return where the job's files are."""
         return JobPaths(self.settings.data_dir, row.owner, row.id)
 
-    def progress(self, job: str) -> JobProgress | None:
-        """Return the newest progress received, None when there is none newer than the store's."""
-        return self._supervision.progress(job)
-
-    def _mine(self, user: str, job: str, row: JobRow) -> JobRow:
-        access.check(user, row.owner, job)
-        return row
-
     async def _shown(self, **chosen: Any) -> list[tuple[JobRow, JobView]]:
         """Return the rows that are chosen (see `Store.jobs`) with their views, in the order of the store."""
 
@@ -281,9 +269,8 @@ class Service:
         return [(row, shown[row.id]) for row in rows]
 
     def _show(self, row: JobRow) -> JobView:
-        view = views.job_view(
-            self._ledger, row, self.settings.data_dir, self.progress(row.id), now=time.time(), ends=self._rates.ends()
-        )
+        progress, ends = self._supervision.progress(row.id), self._rates.ends()
+        view = views.job_view(self._ledger, row, self.settings.data_dir, progress, time.time(), ends)
         return view if view.reason is None or not self.sharing.has_gpus else self._explained(view, view.reason)
 
     def _explained(self, view: JobView, reason: Reason) -> JobView:
@@ -350,7 +337,7 @@ class Service:
         scheduling = patch.scheduling()
 
         def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
+            row = access.checked(user, change.row(job))
             if changes := scheduling.changes():
                 if row.state.final:
                     raise ended_already(row, "changed")
@@ -370,7 +357,7 @@ class Service:
         why = f"Stopped by {user}."
 
         def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
+            row = access.checked(user, change.row(job))
             if row.state.final:
                 raise ended_already(row, "stopped")
             if not row.supervised:
@@ -402,7 +389,7 @@ class Service:
         """Take all slots from a job until it is resumed. When its workers have left, it is SUSPENDED (not final)."""
 
         def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
+            row = access.checked(user, change.row(job))
             if row.state.final:
                 raise ended_already(row, "suspended")
             return suspension.suspend(change, job, user)
@@ -423,7 +410,7 @@ class Service:
             raise Conflict(f"Processes of job {job} are still ending.", hint="Try again in a moment.", job=job)
 
         def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
+            row = access.checked(user, change.row(job))
             self._refuse_while_deleted(job)
             if not row.state.final and job in recovery.stop_requests(self._ledger.store, [job]):
                 raise Conflict(

@@ -21,6 +21,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.files import weights_of
 from edt_server.jobs import Stored
+from edt_server.service.views import validated
 from edt_server.store import JobRow
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Validations:
     async def result(self, user: str, job: str) -> Validated:
         """Return the result of a validation. NotFound when it has none yet, Unprocessable for a training."""
         row = await self._service.mine(user, job)
-        if _validates(row.spec) is None:
+        if not validated(row.spec):
             raise Unprocessable(
                 f"Job {job} is a training, no validation.",
                 hint="Validate what it trained: job.validate(), or at a shell: edt validate " + job,
@@ -116,10 +117,9 @@ def read_result(paths: JobPaths) -> Validated | None:
 
 
 def _check_trained_here(row: JobRow) -> None:
-    validates = _validates(row.spec)
-    if validates is not None:
+    if training := validated(row.spec):
         raise Unprocessable(
-            f"Job {row.id} is a validation itself.", hint=f"Validate the training, {validates.training}.", job=row.id
+            f"Job {row.id} is a validation itself.", hint=f"Validate the training, {training}.", job=row.id
         )
     if row.spec.framework != Framework.EDT:
         raise Unprocessable(
@@ -149,7 +149,3 @@ def _weights(paths: JobPaths, row: JobRow) -> tuple[Path, int]:
             else "Train again, then validate that; job.logs() says what went wrong here.",
             job=row.id,
         ) from None
-
-
-def _validates(spec: JobSpec) -> Validates | None:
-    return None if spec.registered is None else spec.registered.validates

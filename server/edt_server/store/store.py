@@ -176,7 +176,6 @@ class Store:
         jobs: Iterable[str] | None = None,
         kinds: Iterable[str] | None = None,
         after: int = 0,
-        until: int | None = None,
         limit: int | None = None,
     ) -> list[Event]:
         """Return events with seq > `after`, oldest first. The other arguments, where given, restrict them further.
@@ -184,8 +183,6 @@ class Store:
         With `limit` the time grows with the size of the answer only, however many events lie before and after it.
         """
         query = select(EventModel).order_by(EventModel.seq)
-        if until is not None:
-            query = query.where(EventModel.seq <= until)
         if job is not None:
             query = query.where(EventModel.job == job)
         if jobs is not None:

@@ -143,7 +143,7 @@ class Writer:
         self._session.flush()
         return model.value(Lease)
 
-    def renew_lease(self, name: str, fencing: int, *, expires: float, url: str | None = None) -> bool:
+    def renew_lease(self, name: str, fencing: int, *, expires: float) -> bool:
         """Extend the lease taken with `fencing` until `expires`. False when it is no longer held.
 
         A lease that expired and was not taken again is still held, because no other process can have acted on it.
@@ -152,8 +152,6 @@ class Writer:
         if model is None:
             return False
         model.expires = expires
-        if url is not None:
-            model.url = url
         self._session.flush()
         return True
 
