@@ -86,16 +86,13 @@ class Models:
         if new.dataset:
             await self._datasets.row(user, new.dataset)
         origin = None if new.template is None else await self._origin(user, new.template)
-        if origin is None:
-            row = await self._shelves[new.kind].add(
-                user, new.name, lambda places: self._fill(places, new, upload, filename)
-            )
-        else:
-            source = self._shelves[origin.kind].places(origin)
-            row = await self._shelves[new.kind].add(
-                user, new.name, lambda places: _made_of(places, new, origin, source)
-            )
-        return model_shown(row, [])
+
+        def fill(places: Places) -> ModelRecord:
+            if origin is None:
+                return self._fill(places, new, upload, filename)
+            return _made_of(places, new, origin, self._shelves[origin.kind].places(origin))
+
+        return model_shown(await self._shelves[new.kind].add(user, new.name, fill), [])
 
     async def _origin(self, user: str, name: str) -> CatalogueRow:
         """Return the template with that name, else the model."""

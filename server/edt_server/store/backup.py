@@ -53,8 +53,7 @@ def back_up(connection: Connection, revision: str, folder: Path | None = None) -
 
 def _copy(file: Path, revision: str) -> Path:
     draft = file.with_name(f"{file.name}.backup-{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
+    draft.unlink(missing_ok=True)
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with contextlib.closing(sqlite3.connect(file)) as source, contextlib.closing(sqlite3.connect(draft)) as target:
@@ -69,8 +68,7 @@ def _copy(file: Path, revision: str) -> Path:
             os.fsync(written.fileno())
         return _keep(draft, file.with_name(f"{file.name}.before-{revision}"))
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            draft.unlink()
+        draft.unlink(missing_ok=True)
 
 
 def _keep(draft: Path, wanted: Path) -> Path:
