@@ -10,7 +10,7 @@ from typing import Any
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.schemas.job import parse_change
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup, parse_plan
-from edt_server.service import instance_group, resource_group, version
+from edt_server.service import find_group, version
 
 
 class _PlanHandler(EdtHandler, path="/plan", resource="edt:plan"):
@@ -52,22 +52,22 @@ class _InstanceGroupsHandler(EdtHandler, path="/instance-groups", resource="edt:
     async def post(self) -> None:
         """Add an instance group."""
         group = parse_change(self.request.body, InstanceGroup)
-        self.reply(await self.service.sharing.add_instance_group(self.user, group), 201)
+        self.reply(await self.service.sharing.add(self.user, group), 201)
 
 
 class _InstanceGroupHandler(EdtHandler, path="/instance-groups/{name}", resource="edt:plan"):
     async def get(self, name: str) -> None:
         """Return the group."""
-        self.reply(instance_group(self.service.sharing.plan, name))
+        self.reply(find_group(self.service.sharing.plan, InstanceGroup, name))
 
     async def patch(self, name: str) -> None:
         """Change the fields in the body."""
         changes = parse_change(self.request.body, dict[str, Any])
-        self.reply(await self.service.sharing.change_instance_group(self.user, name, changes))
+        self.reply(await self.service.sharing.change(self.user, InstanceGroup, name, changes))
 
     async def delete(self, name: str) -> None:
         """Remove the group."""
-        await self.service.sharing.remove_instance_group(self.user, name)
+        await self.service.sharing.remove(self.user, InstanceGroup, name)
         self.set_status(204)
         self.finish()
 
@@ -80,21 +80,21 @@ class _ResourceGroupsHandler(EdtHandler, path="/resource-groups", resource="edt:
     async def post(self) -> None:
         """Add a resource group."""
         group = parse_change(self.request.body, ResourceGroup)
-        self.reply(await self.service.sharing.add_resource_group(self.user, group), 201)
+        self.reply(await self.service.sharing.add(self.user, group), 201)
 
 
 class _ResourceGroupHandler(EdtHandler, path="/resource-groups/{name}", resource="edt:plan"):
     async def get(self, name: str) -> None:
         """Return the group."""
-        self.reply(resource_group(self.service.sharing.plan, name))
+        self.reply(find_group(self.service.sharing.plan, ResourceGroup, name))
 
     async def patch(self, name: str) -> None:
         """Change the fields in the body."""
         changes = parse_change(self.request.body, dict[str, Any])
-        self.reply(await self.service.sharing.change_resource_group(self.user, name, changes))
+        self.reply(await self.service.sharing.change(self.user, ResourceGroup, name, changes))
 
     async def delete(self, name: str) -> None:
         """Remove the group."""
-        await self.service.sharing.remove_resource_group(self.user, name)
+        await self.service.sharing.remove(self.user, ResourceGroup, name)
         self.set_status(204)
         self.finish()

@@ -10,6 +10,7 @@ import time
 
 from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
+from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.applications import application_detail, engine_application, parallel_job
 from edt_server.wmla.execs import Choice, Described, choice, chosen
@@ -147,7 +148,7 @@ class _ResourcePlanHandler(WmlaHandler, path="/resplans/resplan/{name}", resourc
     async def delete(self, name: str) -> None:
         """Remove the group. Refused while jobs are in it."""
         group = str(node(self.service.sharing.plan, name)["id"])
-        await self.service.sharing.remove_instance_group(self.user, group)
+        await self.service.sharing.remove(self.user, InstanceGroup, group)
         self.reply({"message": f"Resource plan {group} is deleted."})
 
 

@@ -52,13 +52,7 @@ class Datasets:
         return await asyncio.to_thread(read)
 
     async def add(self, user: str, new: NewDataset, upload: Path | None = None, filename: str = "") -> Dataset:
-        """Register a data set: the file `upload` (left where it is), called `filename`, or what is at `new.path`.
-
-        Raises:
-            Conflict: the name is taken.
-            InvalidRequest, Unprocessable, NotFound: its place cannot be used. Nothing is left behind.
-            PackageError: the upload cannot be unpacked.
-        """
+        """Register a data set: the file `upload` (left where it is), called `filename`, or what is at `new.path`."""
         new.check()
         if (upload is None) == (new.path is None):
             raise InvalidRequest(
@@ -73,8 +67,7 @@ class Datasets:
         settings = self._settings
         mode, path = COPY, ""
         if upload is not None:
-            limits = intake.IntakeLimits(settings.max_package_files, settings.max_package_bytes)
-            intake.unpack_data(upload, filename, places.data, limits)
+            intake.unpack_data(upload, filename, places.data, settings.max_package_bytes)
             folder = places.data
         else:
             found = below_data_fs(settings.data_fs, new.path or "")
@@ -92,7 +85,7 @@ class Datasets:
         for part in ("train", "test", "val"):
             if not (folder / getattr(new, part)).exists():
                 raise InvalidRequest(f"There is no {getattr(new, part)} in the data set.", field=part)
-        size = intake.counted(folder)
+        files, size = intake.counted(folder) or (None, None)
         return DatasetRecord(
             type=new.type,
             description=new.description,
@@ -101,16 +94,14 @@ class Datasets:
             train=new.train,
             test=new.test,
             val=new.val,
-            files=None if size is None else size[0],
-            size=None if size is None else size[1],
+            files=files,
+            size=size,
         )
 
     async def delete(self, user: str, name: str) -> None:
-        """Remove a data set. A folder of the server's data folder is kept.
+        """Remove a data set, except for a folder of the server's data folder.
 
-        Raises:
-            NotFound: there is none of that name.
-            Conflict: its files are a copy that a job which has not ended needs.
+        Raises Conflict when its files are a copy that a job which has not ended needs.
         """
         row = await self._shelf.row(user, name)
 
@@ -119,7 +110,7 @@ class Datasets:
             if dataset_record(row).mode != COPY:
                 return
             # Decided in the transaction that removes the row: a job submitted at the same time is refused in its own
-            # transaction (`pinned.check_there`), so the race has a winner (docs/decisions/026).
+            # transaction (`places.check_there`), so the race has a winner (docs/decisions/026).
             using = [u.job for u in change.ledger.store.uses(user) if u.dataset == row.id and not u.ended]
             if using:
                 raise Conflict(
@@ -131,12 +122,7 @@ class Datasets:
         await self._shelf.remove(row, check)
 
     async def registered(self, user: str, spec: JobSpec, training: Registered | None) -> JobSpec:
-        """Return the specification with the catalogue entries it uses resolved. The client cannot set these.
-
-        Raises:
-            NotFound: there is no such data set.
-            Unprocessable: its files are not there.
-        """
+        """Return the specification with the catalogue entries it uses resolved. The client cannot set these."""
         if not spec.dataset:
             return msgspec.structs.replace(spec, registered=training)
         row = await self._shelf.row(user, spec.dataset)

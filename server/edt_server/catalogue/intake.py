@@ -22,6 +22,7 @@ from edt_sdk.packing.table import human_bytes
 from edt_sdk.schemas.catalogue import FileEntry
 from edt_sdk.schemas.errors import PackageError, Unprocessable
 from edt_server.files import unpack
+from edt_server.settings import Settings
 
 _TARS = (".tar", ".tar.gz", ".tgz")
 _CODE = (*_TARS, ".zip")
@@ -32,36 +33,23 @@ _TRAIN_DIR = b"--train_dir"
 
 
 @dataclass(frozen=True, slots=True)
-class IntakeLimits:
-    """The most files and bytes of code, and the most bytes of an upload of data, unpacked."""
-
-    max_files: int
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Code:
     """A package of code: its main script, its files, and whether the script takes `--train_dir`."""
 
-    name: str
     main: str
     files: int
     size: int
     console: bool
 
 
-def unpack_data(upload: Path, filename: str, target: Path, limits: IntakeLimits) -> None:
-    """Put an upload into the folder `target`, which is made.
-
-    Raises:
-        PackageError: it is an archive that is unreadable, unsafe or too large.
-    """
+def unpack_data(upload: Path, filename: str, target: Path, max_bytes: int) -> None:
+    """Put an upload into the folder `target`, which is made. PackageError for an archive that cannot be used."""
     if not filename.lower().endswith(_CODE):
         target.mkdir()
         shutil.copyfile(upload, target / _own_name(filename, "data"))
         return
     try:
-        _unpacked(upload, filename, target, _MOST_FILES, limits.max_bytes)
+        _unpacked(upload, filename, target, _MOST_FILES, max_bytes)
     except PackageError as error:
         raise PackageError(
             error.message,
@@ -72,11 +60,7 @@ def unpack_data(upload: Path, filename: str, target: Path, limits: IntakeLimits)
 
 
 def copy_data(source: Path, target: Path) -> None:
-    """Copy a folder, or one file, into the folder `target`, which is made.
-
-    Raises:
-        Unprocessable: there is no room, or a file in it cannot be read.
-    """
+    """Copy a folder, or one file, into the folder `target`, which is made. Unprocessable when that is impossible."""
     if source.is_file():
         files = [(source.name, source)]
     else:
@@ -103,7 +87,7 @@ def copy_data(source: Path, target: Path) -> None:
             ) from None
 
 
-def pack_code(source: Path, filename: str, main: str | None, package: Path, limits: IntakeLimits) -> Code:
+def pack_code(source: Path, filename: str, main: str | None, package: Path, limits: Settings) -> Code:
     """Make the package of a model's code.
 
     Args:
@@ -111,18 +95,17 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
         filename: name of an uploaded file, "" for a source in the server's data folder.
         main: the main script, None where the choice is clear.
         package: the file to write. Temporary files are made next to it and removed.
-        limits: limits for an archive, and for the package.
-
-    Raises:
-        PackageError: it cannot be read, or has not exactly one main script.
-        TooLarge: it is over the limits.
+        limits: has the limits of a package, which also hold for an archive. TooLarge when it is over them.
     """
     name = filename or source.name
     work = package.with_name("unpacked")
     try:
         if source.is_file() and name.lower().endswith(_CODE):
-            _unpacked(source, name, work, limits.max_files, limits.max_bytes)
-            folder, main = _top(work, main)
+            _unpacked(source, name, work, limits.max_package_files, limits.max_package_bytes)
+            folder, entries = work, list(work.iterdir())
+            # An archive's top folder holds the code where there is nothing next to it.
+            if len(entries) == 1 and entries[0].is_dir() and not (main is not None and (work / main).is_file()):
+                folder = entries[0]
         elif filename:
             # A script that was uploaded: under its own name, whatever the upload's file is called.
             work.mkdir()
@@ -130,13 +113,13 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
             shutil.copyfile(source, folder)
         else:
             folder = source
-        collected = collect(folder, main, most=limits.max_files)
+        collected = collect(folder, main, most=limits.max_package_files)
         with package.open("wb") as sink:
-            write_archive(collected.files, sink, cap=limits.max_bytes)
+            write_archive(collected.files, sink, cap=limits.max_package_bytes)
         text = next((file.content for file in collected.files if file.name == collected.main), b"")
         script = text if isinstance(text, bytes) else text.read_bytes()
         size = sum(file.size for file in collected.files)
-        return Code(collected.name, collected.main, len(collected.files), size, takes_train_dir(script))
+        return Code(collected.main, len(collected.files), size, takes_train_dir(script))
     except PackageError as error:
         # The path of the temporary folder is no use to the user and must not leak.
         shown = re.sub(rf"{re.escape(str(work))}\S*?(?=[.:,]?(?:\s|$))", filename or "the package", error.message)
@@ -174,13 +157,9 @@ def member(package: Path, name: str) -> bytes | None:
 
 
 def with_file(package: Path, name: str, content: bytes) -> tuple[int, int]:
-    """Add a file to a package of code, or replace the file with that name.
-
-    Return the files and bytes of the new package.
-    """
+    """Add or replace a file of a package of code. Return the files and bytes of the new package."""
     fresh = package.with_name("code-new.tar.gz")
-    # A compressed tar cannot be changed in place, and `tarfile` does not append to one. So the package is written
-    # again.
+    # A compressed tar cannot be changed in place, and `tarfile` does not append to one: the package is written again.
     kept = {}
     with tarfile.open(package) as tar:
         for entry in tar:
@@ -243,14 +222,6 @@ def _walk(folder: Path) -> Iterator[Path]:
             path = os.path.join(place, name)
             if os.path.isfile(path):
                 yield Path(path)
-
-
-def _top(folder: Path, main: str | None) -> tuple[Path, str | None]:
-    """Return the folder that holds the code: the archive's top folder where there is nothing next to it."""
-    entries = list(folder.iterdir())
-    if len(entries) != 1 or not entries[0].is_dir() or (main is not None and (folder / main).is_file()):
-        return folder, main
-    return entries[0], main
 
 
 def _unpacked(archive: Path, filename: str, target: Path, max_files: int, max_bytes: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.catalogue import intake
 from edt_server.catalogue.places import Places, below_data_fs
 from edt_server.catalogue.records import DATASET, MODEL, TEMPLATE, ModelRecord, model_record, model_shown
-from edt_server.catalogue.shelf import JobService, Shelf, data_of
+from edt_server.catalogue.shelf import JobService, Shelf
 from edt_server.catalogue.training import job_of
 from edt_server.ledger import Change
 from edt_server.store import CatalogueRow
@@ -72,13 +73,7 @@ class Models:
         return content
 
     async def add(self, user: str, new: NewModel, upload: Path | None = None, filename: str = "") -> Model:
-        """Add a model or template: the file `upload` (left where it is), called `filename`, or what `new` names.
-
-        Raises:
-            Conflict: the name is taken.
-            NotFound, InvalidRequest, Unprocessable: its place, template or data set cannot be used.
-            PackageError, TooLarge: its code cannot. Nothing is left behind.
-        """
+        """Add a model or template: the file `upload` (left where it is), called `filename`, or what `new` names."""
         new.check()
         said = [name for name, value in (("path", new.path), ("template", new.template)) if value is not None]
         if len(said) + (upload is not None) != 1:
@@ -91,16 +86,13 @@ class Models:
         if new.dataset:
             await self._datasets.row(user, new.dataset)
         origin = None if new.template is None else await self._origin(user, new.template)
-        if origin is None:
-            row = await self._shelves[new.kind].add(
-                user, new.name, lambda places: self._fill(places, new, upload, filename)
-            )
-        else:
-            source = self._shelves[origin.kind].places(origin)
-            row = await self._shelves[new.kind].add(
-                user, new.name, lambda places: _made_of(places, new, origin, source)
-            )
-        return model_shown(row, [])
+
+        def fill(places: Places) -> ModelRecord:
+            if origin is None:
+                return self._fill(places, new, upload, filename)
+            return _made_of(places, new, origin, self._shelves[origin.kind].places(origin))
+
+        return model_shown(await self._shelves[new.kind].add(user, new.name, fill), [])
 
     async def _origin(self, user: str, name: str) -> CatalogueRow:
         """Return the template with that name, else the model."""
@@ -118,20 +110,16 @@ class Models:
     def _fill(self, places: Places, new: NewModel, upload: Path | None, filename: str) -> ModelRecord:
         settings = self._settings
         source = upload if upload is not None else below_data_fs(settings.data_fs, new.path or "")
-        limits = intake.IntakeLimits(settings.max_package_files, settings.max_package_bytes)
-        code = intake.pack_code(source, filename, new.main, places.code, limits)
+        code = intake.pack_code(source, filename, new.main, places.code, settings)
         return ModelRecord(
             description=new.description or "",
             framework=new.framework or DEFAULT_FRAMEWORK,
-            main=code.main,
             args=new.args or (),
             hyperparameters=new.hyperparameters or {},
             dataset=new.dataset or "",
             max_workers=new.max_workers or 1,
             origin=f"upload {filename}".rstrip() if upload is not None else str(source),
-            console=code.console,
-            files=code.files,
-            size=code.size,
+            **asdict(code),
         )
 
     def place(self, path: str) -> Path:
@@ -139,12 +127,7 @@ class Models:
         return below_data_fs(self._settings.data_fs, path)
 
     async def change(self, user: str, name: str, changes: ModelChange, kind: str = MODEL) -> Model:
-        """Change settings of a model. Its trainings stay as they are.
-
-        Raises:
-            NotFound: there is no such model, or no such data set.
-            InvalidRequest: the new main script is not among its files.
-        """
+        """Change settings of a model. Its trainings stay as they are."""
         changes.check()
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
@@ -153,36 +136,25 @@ class Models:
             await self._datasets.row(user, changes.dataset)
         said = {key: getattr(changes, key) for key in _SETTINGS if getattr(changes, key) is not None}
         if changes.main is not None:
-            content = await asyncio.to_thread(intake.member, shelf.places(row).code, changes.main)
-            if content is None:
-                raise InvalidRequest(f"{name} has no file {changes.main!r}.", field="main")
-            said |= {"main": changes.main, "console": intake.takes_train_dir(content)}
+            said |= await asyncio.to_thread(_main_in, shelf.places(row).code, name, changes.main)
         return model_shown(await self._update(row, said), await shelf.uses(user))
 
-    async def replace_code(
-        self, user: str, name: str, upload: Path, filename: str, main: str | None = None, kind: str = MODEL
-    ) -> Model:
+    async def replace_code(self, user: str, name: str, upload: Path, filename: str, kind: str = MODEL) -> Model:
         """Replace the code of a model. Its trainings keep their own copy. Raises like `add`."""
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
         places = shelf.places(row)
-        limits = intake.IntakeLimits(self._settings.max_package_files, self._settings.max_package_bytes)
         fresh = places.code.with_name("code-new.tar.gz")
         try:
-            code = await asyncio.to_thread(intake.pack_code, upload, filename, main, fresh, limits)
+            code = await asyncio.to_thread(intake.pack_code, upload, filename, None, fresh, self._settings)
             # Atomic: a training that is submitted at this moment gets the old code or the new code.
             await asyncio.to_thread(fresh.replace, places.code)
         finally:
             await asyncio.to_thread(fresh.unlink, missing_ok=True)
-        said = {"main": code.main, "console": code.console, "files": code.files, "size": code.size}
-        return model_shown(await self._update(row, said), await shelf.uses(user))
+        return model_shown(await self._update(row, asdict(code)), await shelf.uses(user))
 
     async def write_file(self, user: str, name: str, file: str, content: bytes, kind: str = MODEL) -> Model:
-        """Add a file to a model's code, or replace the file with that name. Its trainings keep their own copy.
-
-        Raises:
-            InvalidRequest: the name leads out of the code.
-        """
+        """Add a file to a model's code, or replace the file with that name. Its trainings keep their own copy."""
         check_inside(file, "file")
         shelf = self._shelves[kind]
         row = await shelf.row(user, name)
@@ -194,10 +166,7 @@ class Models:
         return model_shown(await self._update(row, said), await shelf.uses(user))
 
     async def set_weights(self, user: str, name: str, weights: Path | None) -> Model:
-        """Set the weights that trainings of a model start with from now on: a copy of that file, or none.
-
-        Raises NotFound.
-        """
+        """Set the weights that trainings of a model start with from now on: a copy of that file, or none."""
         row = await self._shelves[MODEL].row(user, name)
         kept = self._shelves[MODEL].places(row).weights
 
@@ -216,26 +185,14 @@ class Models:
         return model_shown(row, await self._shelves[MODEL].uses(user))
 
     async def delete(self, user: str, name: str, kind: str = MODEL) -> None:
-        """Remove a model or template. Its trainings, and models made from it, have their own copy. Raises NotFound."""
+        """Remove a model or template. Its trainings, and models made from it, have their own copy."""
         shelf = self._shelves[kind]
         await shelf.remove(await shelf.row(user, name))
 
     async def train(
         self, user: str, name: str, wanted: ModelTraining, *, weights: Path | None = None, remarks: tuple[str, ...] = ()
     ) -> JobView:
-        """Train a model as an ordinary job.
-
-        Args:
-            user: the owner of the model and of the new job.
-            name: name of the model.
-            wanted: the settings of this training.
-            weights: the weights it starts with, in place of the model's own.
-            remarks: sentences for the job's story.
-
-        Raises:
-            NotFound: no such model or data set.
-            Unprocessable, InvalidRequest: a setting cannot be used, see `Service.submit`.
-        """
+        """Train a model as an ordinary job, with `weights` in place of the model's own, and `remarks` for its story."""
         wanted.check()
         row = await self._shelves[MODEL].row(user, name)
         # No table of trainings: a model's trainings are the jobs with its id (docs/decisions/026).
@@ -254,7 +211,7 @@ class Models:
             # Read again in the transaction: another request may have changed other settings since `row` was read.
             there = change.tx.entry(row.id) or row
             record = msgspec.structs.replace(model_record(there), **said)
-            return change.tx.update_entry(row.id, data_of(record), change.now)
+            return change.tx.update_entry(row.id, msgspec.to_builtins(record), change.now)
 
         return await self._service.change(work)
 
@@ -265,13 +222,15 @@ def _made_of(places: Places, new: NewModel, origin: CatalogueRow, source: Places
     shutil.copyfile(source.code, places.code)
     record = model_record(origin)
     said = {key: getattr(new, key) for key in _SETTINGS if getattr(new, key) is not None}
-    main, console = record.main, record.console
     if new.main is not None:
-        content = intake.member(places.code, new.main)
-        if content is None:
-            raise InvalidRequest(f"{origin.name} has no file {new.main!r}.", field="main")
-        main, console = new.main, intake.takes_train_dir(content)
+        said |= _main_in(places.code, origin.name, new.main)
     # The file of weights is not copied, so the new record must not claim one.
-    return msgspec.structs.replace(
-        record, **{**said, "main": main, "console": console, "template": origin.name, "weights": False}
-    )
+    return msgspec.structs.replace(record, **{**said, "template": origin.name, "weights": False})
+
+
+def _main_in(package: Path, of: str, main: str) -> dict[str, object]:
+    """Return what a record has of its main script. InvalidRequest when the code of `of` lacks that file. Blocks."""
+    content = intake.member(package, main)
+    if content is None:
+        raise InvalidRequest(f"{of} has no file {main!r}.", field="main")
+    return {"main": main, "console": intake.takes_train_dir(content)}

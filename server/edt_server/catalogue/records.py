@@ -1,6 +1,7 @@
 """The stored form of data sets and of models, and how they are shown. Pure.
 
-A record is the `data` of a `CatalogueRow`. Every field has a default, so that older rows can be read.
+A record is the `data` of a `CatalogueRow`, with fields of `schemas.catalogue.Dataset` or `Model`. Every field has a
+default, so that older rows can be read.
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ COPY, REFERENCE = "copy", "reference"
 
 
 class DatasetRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A data set in the store, see `schemas.catalogue.Dataset`.
-
-    `path` is relative to the server's data folder, "" for a copy.
-    """
+    """A data set in the store. `path` is relative to the server's data folder, "" for a copy."""
 
     type: str = DatasetType.ANY.value
     description: str = ""
@@ -36,7 +34,7 @@ class DatasetRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A model in the store, see `schemas.catalogue.Model`."""
+    """A model in the store."""
 
     description: str = ""
     framework: str = DEFAULT_FRAMEWORK
@@ -66,21 +64,12 @@ def model_record(row: CatalogueRow) -> ModelRecord:
 
 def dataset_shown(row: CatalogueRow, place: str, trouble: str, uses: Sequence[Use]) -> Dataset:
     """Return a data set as its owner sees it, with its place and the trouble with that place."""
-    record = dataset_record(row)
     return Dataset(
+        **msgspec.structs.asdict(dataset_record(row)),
         id=row.id,
         name=row.name,
         owner=row.owner,
-        type=record.type,
-        description=record.description,
-        mode=record.mode,
         place=place,
-        path=record.path,
-        train=record.train,
-        test=record.test,
-        val=record.val,
-        files=record.files,
-        size=record.size,
         created=row.created,
         jobs=sum(use.dataset == row.id and not use.ended for use in uses),
         trouble=trouble,
@@ -89,26 +78,13 @@ def dataset_shown(row: CatalogueRow, place: str, trouble: str, uses: Sequence[Us
 
 def model_shown(row: CatalogueRow, uses: Sequence[Use]) -> Model:
     """Return a model as its owner sees it."""
-    record = model_record(row)
     return Model(
+        **msgspec.structs.asdict(model_record(row)),
         id=row.id,
         name=row.name,
         owner=row.owner,
         kind=row.kind,
-        description=record.description,
-        framework=record.framework,
-        main=record.main,
-        args=record.args,
-        hyperparameters=record.hyperparameters,
-        dataset=record.dataset,
-        max_workers=record.max_workers,
-        origin=record.origin,
-        template=record.template,
-        console=record.console,
-        files=record.files,
-        size=record.size,
         created=row.created,
         changed=row.changed,
         trainings=sum(use.model == row.id and not use.validates for use in uses),
-        weights=record.weights,
     )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -39,19 +39,15 @@ class JobService(Protocol):
 
     async def change(self, work: Callable[[Change], T]) -> T:
         """Run `work` in a transaction of the ledger."""
-        ...
 
     async def job(self, user: str, job: str) -> JobView:
         """Return the job as it is now."""
-        ...
 
     async def mine(self, user: str, job: str) -> JobRow:
         """Return the user's job."""
-        ...
 
     def paths(self, row: JobRow) -> JobPaths:
         """Return the places of the job's files."""
-        ...
 
     async def submit(
         self,
@@ -63,12 +59,10 @@ class JobService(Protocol):
         weights: Path | None = None,
     ) -> JobView:
         """Make a job from a package. With `training` it is a training of a model."""
-        ...
 
     @property
     def store(self) -> Store:
         """Return the open store."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,44 +92,25 @@ class Shelf:
         """Return the uses of catalogue entries by the user's jobs, the newest first."""
         return await asyncio.to_thread(self.service.store.uses, user)
 
-    async def check_free(self, user: str, name: str) -> None:
-        """Raise Conflict when the name is taken, before any file is copied."""
-        if any(row.name == name for row in await self.rows(user)):
-            raise self._taken(name)
-
     def _taken(self, name: str) -> Conflict:
         what = CALLED[self.kind]
         return Conflict(
             f"You have a {what} {name!r} already.", hint="Choose another name, or delete that one first.", field="name"
         )
 
-    def places(self, row_or_user: CatalogueRow | str, identifier: str = "") -> Places:
+    def places(self, row: CatalogueRow) -> Places:
         """Return where the files of an entry are."""
-        if isinstance(row_or_user, CatalogueRow):
-            return Places(self.service.settings.data_dir, row_or_user.owner, row_or_user.id)
-        return Places(self.service.settings.data_dir, row_or_user, identifier)
+        return Places(self.service.settings.data_dir, row.owner, row.id)
 
-    async def add(
-        self,
-        user: str,
-        name: str,
-        fill: Callable[[Places], msgspec.Struct],
-        *,
-        check: Callable[[Change], None] | None = None,
-    ) -> CatalogueRow:
-        """Add an entry.
+    async def add(self, user: str, name: str, fill: Callable[[Places], msgspec.Struct]) -> CatalogueRow:
+        """Add an entry. Raises Conflict when the name is taken. Nothing is left behind then, or when `fill` raises.
 
-        Args:
-            user: its owner.
-            name: its name, free.
-            fill: puts its files into its folder, which exists, and returns its record. Runs in a thread.
-            check: called in the transaction that adds it.
-
-        Raises:
-            Conflict: the name is taken now. Nothing is left behind, also when `fill` raises.
+        `fill` puts its files into its folder, which exists, and returns its record. It runs in a thread.
         """
-        await self.check_free(user, name)
-        places = self.places(user, new_id(name))
+        # Before any file is copied.
+        if any(row.name == name for row in await self.rows(user)):
+            raise self._taken(name)
+        places = Places(self.service.settings.data_dir, user, new_id(name))
 
         def prepared() -> msgspec.Struct:
             make_private_dir(places.incoming.folder)
@@ -148,11 +123,9 @@ class Shelf:
         try:
             record = await asyncio.to_thread(prepared)
             now = time.time()
-            row = CatalogueRow(places.id, user, self.kind, name, now, now, data_of(record))
+            row = CatalogueRow(places.id, user, self.kind, name, now, now, msgspec.to_builtins(record))
 
             def work(change: Change) -> None:
-                if check is not None:
-                    check(change)
                 try:
                     change.tx.add_entry(row)
                 except Conflict:
@@ -192,9 +165,3 @@ class Shelf:
             return await self.service.job(user, job)
         except NotFound:
             return None  # deleted in the meantime
-
-
-def data_of(record: msgspec.Struct) -> dict[str, Any]:
-    """Return a record as JSON."""
-    data: dict[str, Any] = msgspec.to_builtins(record)
-    return data

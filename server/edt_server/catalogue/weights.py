@@ -6,7 +6,6 @@ training, or to a place in the server's data folder.
 
 from __future__ import annotations
 
-import re
 import secrets
 import shutil
 from pathlib import Path
@@ -17,9 +16,7 @@ from edt_sdk.schemas.errors import EdtError, NotFound, Unprocessable
 from edt_server.catalogue.places import Places, below_data_fs
 from edt_server.catalogue.records import WEIGHTS
 from edt_server.catalogue.shelf import JobService, Shelf
-from edt_server.files import weights_of
-
-_EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
+from edt_server.files import newest_weights, weights_of
 
 
 class WeightsRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +50,8 @@ class Weights:
     async def meant(self, user: str, name: str, trainings: dict[str, str]) -> Path:
         """Return the file of weights that a user's name refers to.
 
-        Args:
-            user: the user.
-            name: name of an uploaded file or of a training, or a file or folder of the server's data folder.
-            trainings: ids of the jobs by the names of trainings.
-
-        Raises:
-            NotFound: there are no weights with that name.
-            Unprocessable: the training has written no weights yet, or the folder has none.
+        The name is that of an uploaded file or of a training (`trainings` has the ids of their jobs), or a file or
+        folder of the server's data folder.
         """
         # Uploads first: the server has named them with a random part, so none of them hides a training or a folder.
         for row in await self._shelf.rows(user):
@@ -81,13 +72,8 @@ class Weights:
 
 def _newest(folder: Path) -> Path:
     """Return the final weights of a folder, else its newest epoch's, else its only .pth file."""
-    final = folder / "model_epoch_final.pth"
-    if final.is_file():
-        return final
-    epochs = [(int(found[1]), path) for path in folder.glob("*.pth") if (found := _EPOCH.match(path.name))]
-    if epochs:
-        # By number and not by name: epoch 10 is newer than epoch 9.
-        return max(epochs)[1]
+    if newest := newest_weights(folder):
+        return newest
     files = sorted(folder.glob("*.pth"))
     if len(files) != 1:
         raise Unprocessable(

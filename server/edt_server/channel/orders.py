@@ -8,7 +8,7 @@ import msgspec
 
 from edt_sdk.schemas.wire.control import PROTOCOL, Launch, SupervisorHello
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.catalogue.pinned import copy_of
+from edt_server.catalogue.places import copy_of
 from edt_server.catalogue.training import console_arguments
 from edt_server.files import job_files
 from edt_server.settings import Settings

@@ -24,23 +24,27 @@ _EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
 
+def newest_weights(folder: Path) -> Path | None:
+    """Return the final weights in a folder, else the newest epoch's, None when there are none. Blocks."""
+    final = folder / "model_epoch_final.pth"
+    if final.is_file():
+        return final
+    epochs = [(int(found[1]), path) for path in folder.glob("*.pth") if (found := _EPOCH.match(path.name))]
+    # By number: in the order of names, epoch 10 would come before epoch 9.
+    return max(epochs)[1] if epochs else None
+
+
 def weights_of(paths: JobPaths) -> Path:
     """Return the final weights of a job, else its newest epoch's. Unprocessable when there are none. Blocks."""
-    epochs = [
-        (int(match[1]), path)
-        for path in paths.train_dir.glob("model_epoch_*.pth")
-        if (match := _EPOCH.match(path.name))
-    ]
-    final = paths.train_dir / "model_epoch_final.pth"
-    if not final.is_file() and not epochs:
+    newest = newest_weights(paths.train_dir)
+    if newest is None:
         raise Unprocessable(
             f"Job {paths.job_id} has written no weights yet.",
             hint="Wait until it has finished, or has written an epoch's checkpoint (checkpoint_freq=1).",
             field="warm_start",
             job=paths.job_id,
         )
-    # By number: in the order of names, epoch 10 would come before epoch 9.
-    return final if final.is_file() else max(epochs)[1]
+    return newest
 
 
 def warm_start(paths: JobPaths, spec: JobSpec) -> str:

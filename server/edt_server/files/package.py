@@ -46,9 +46,6 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
         code_dir: the package's one top folder, or "".
         max_files: most members (files, folders, links) it may have.
         max_bytes: most bytes its files may have together.
-
-    Raises:
-        PackageError: the archive is unreadable, unsafe, too large, or lacks the main script.
     """
     if code_dir in (".", "..") or "/" in code_dir or "\0" in code_dir:
         raise PackageError(f"code_dir must name one folder of the package, not {code_dir!r}.", field="code_dir")
@@ -68,7 +65,8 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
 
 def _find_main(root: Path, package: UnpackedPackage, main: str, code_dir: str) -> None:
     if not main:
-        _find_folder(root, code_dir)
+        if not (root / code_dir).is_dir():
+            raise PackageError(f"The folder {code_dir!r} is not in the package.", field="code_dir")
         return
     if "\0" not in main and (root / code_dir / main).is_file():
         return
@@ -81,11 +79,6 @@ def _find_main(root: Path, package: UnpackedPackage, main: str, code_dir: str) -
         field="main",
         files=list(package.files[:100]),
     )
-
-
-def _find_folder(root: Path, code_dir: str) -> None:
-    if not (root / code_dir).is_dir():
-        raise PackageError(f"The folder {code_dir!r} is not in the package.", field="code_dir")
 
 
 @dataclass(slots=True)

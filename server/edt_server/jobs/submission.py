@@ -9,7 +9,7 @@ from pathlib import Path
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.catalogue.pinned import check_there, folder_of
+from edt_server.catalogue.places import check_there, folder_of
 from edt_server.catalogue.training import PARAMETERS, WEIGHTS_DIR, parameters
 from edt_server.files import PACKAGE, WARM_START, keep, new_id, remove, unpack
 from edt_server.ledger import Change, arrival

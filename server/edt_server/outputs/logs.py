@@ -52,14 +52,9 @@ class LoggedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """Some lines in order.
+    """Some lines in order, with the cursor after all of them. `done` when there will be no more.
 
-    Attributes:
-        lines: the lines.
-        next: the cursor behind all of them.
-        done: there will be no more.
-        before: offsets by file before the first of them.
-        ends: file and offset behind each of them.
+    `before` has the offsets by file before the first line, `ends` file and offset after each line.
     """
 
     lines: tuple[LoggedLine, ...]
@@ -168,14 +163,8 @@ _decode_entry = msgspec.json.Decoder(_Entry).decode
 class LogReader:
     """Reads a job's log forward. One object may be kept for a whole `follow`.
 
-    Args:
-        paths: the job's files.
-        stream: one of `STREAMS`. "stdout" and "stderr" are the driver's, or with `worker` that worker's.
-        worker: only this worker's lines.
-        after: a cursor of an earlier answer, "" for the beginning.
-
-    Raises:
-        InvalidRequest: unknown stream, a worker that cannot have it, or a bad cursor.
+    `stream` is one of `STREAMS`. "stdout" and "stderr" are the driver's, or with `worker` that worker's. `after` is the
+    cursor of an earlier answer. InvalidRequest for what cannot be read.
     """
 
     def __init__(self, paths: JobPaths, *, stream: str = "all", worker: int | None = None, after: str = "") -> None:

@@ -63,7 +63,7 @@ class MetricsReader:
         points: list[Point] = []
         cursors: list[str] = []
         more = False
-        for training in self._trainings():
+        for training in trainings(self._paths):
             path = self._paths.metrics(training)
             tail = read_tail(path, self._start(path, training), max_lines=_LINES, final=final)
             more = more or tail.more
@@ -109,9 +109,11 @@ class MetricsReader:
         self._offsets[key] = number + 1
         return True
 
-    def _trainings(self) -> list[int]:
-        matches = (_FILE.match(path.name) for path in self._paths.job_dir.glob("training-*.metrics.jsonl"))
-        return sorted(int(match[1]) for match in matches if match)
+
+def trainings(paths: JobPaths) -> list[int]:
+    """Return the numbers of the job's trainings that have a metrics file."""
+    matches = (_FILE.match(path.name) for path in paths.job_dir.glob("training-*.metrics.jsonl"))
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def _parse(line: bytes, training: int) -> Point | None:
@@ -124,14 +126,12 @@ def _parse(line: bytes, training: int) -> Point | None:
     return {"training": training, **point}
 
 
-def thin(points: Sequence[Point], count: int, value: str = "loss") -> tuple[Point, ...]:
-    """Return at most `count` (≥ 4) of the points, including the extremes of `value`.
-
-    A point without it counts as smallest.
-    """
-    return fewest(points, count, lambda point: _number(point, value))
+def thin(points: Sequence[Point], count: int) -> tuple[Point, ...]:
+    """Return at most `count` (≥ 4) of the points, including the extremes of the loss."""
+    return fewest(points, count, _loss)
 
 
-def _number(point: Point, value: str) -> float:
-    number = point.get(value)
+def _loss(point: Point) -> float:
+    """Return the loss of a point. A point without a loss counts as smallest."""
+    number = point.get("loss")
     return float(number) if isinstance(number, int | float) and number == number else float("-inf")

@@ -81,10 +81,6 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
         part: "model" (`model/`), "checkpoint" (`checkpoint/` and the epochs' files under `model/train/`), "log"
             (`log/` and the raw streams), or "all" (the whole result folder and the raw streams).
         streams: False for the folders alone, without the raw streams.
-
-    Raises:
-        InvalidRequest: no such part.
-        NotFound: the job has written nothing for this part yet.
     """
     if part not in PARTS:
         raise InvalidRequest(f"There is no part {part!r}.", hint=f"Choose one of {', '.join(PARTS)}.", field="part")

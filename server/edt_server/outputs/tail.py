@@ -62,12 +62,10 @@ def from_cursor(cursor: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The lines read from a file.
+    """The lines read from a file, in order, each as (text without its newline, offset after the line).
 
-    Attributes:
-        lines: (text without its newline, offset just behind the line), in order.
-        more: True when the file has complete lines beyond these already.
-        changed: time of the file's last change in seconds since the epoch, None when there is no file.
+    `more` when the file has further complete lines already. `changed` is the time of the file's last change in seconds
+    since the epoch, None when there is no file.
     """
 
     lines: tuple[tuple[bytes, int], ...]
@@ -152,27 +150,18 @@ def _whole_characters(data: bytes, start: int, end: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The byte offset at which the last lines start.
-
-    `cut` means that they are fewer than requested because they are long.
-    """
+    """The byte offset at which the last lines start. `cut` when they are fewer than requested because they are long."""
 
     offset: int
     cut: bool = False
 
 
-def end_of(path: Path, lines: int, *, most: int | None = None) -> LogEnd:
-    """Return where the last `lines` lines of `path` start, 0 when there is no file.
+def end_of(path: Path, lines: int) -> LogEnd:
+    """Return where the last `lines` (≥ 1) lines of `path` start, 0 when there is no file.
 
     The text after the last line break, which has no end yet, does not count as a line.
-
-    Args:
-        path: the file.
-        lines: number of lines, at least 1.
-        most: bytes to read at most, by default `lines` kibibytes, but at least 256 and at most 4096 kibibytes.
     """
-    if most is None:
-        most = min(MAX_BYTES, max(_BLOCK, lines * _A_LINE))
+    most = min(MAX_BYTES, max(_BLOCK, lines * _A_LINE))
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

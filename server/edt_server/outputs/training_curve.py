@@ -9,7 +9,6 @@ Blocks: call it in a thread.
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import zlib
 from collections import OrderedDict
@@ -21,6 +20,7 @@ import msgspec
 
 from edt_sdk.pictures.parts.extremes import Extremes, fewest, height
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.outputs.metrics import trainings
 from edt_server.outputs.tail import holds
 
 MOST = 1000
@@ -28,7 +28,6 @@ MOST_SIZES = 400
 _KEPT_JOBS = 64
 _PIECE = 1 << 20  # bytes a piece, because decoding holds the interpreter lock
 _PAUSE, _FEW = 10.0, 5
-_FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
 
 
 class CurveLine(msgspec.Struct):
@@ -169,7 +168,7 @@ class CurveShelf:
 
     def read(self, paths: JobPaths) -> Curve:
         """Return the curve of the job's last training, up to what is written now."""
-        newest = max(_trainings(paths), default=None)
+        newest = max(trainings(paths), default=None)
         if newest is None:
             return Curve(0)
         path = paths.metrics(newest)
@@ -188,11 +187,6 @@ class CurveShelf:
             with contextlib.suppress(FileNotFoundError):  # the job is being deleted
                 _read_on(path, reading)
             return reading.curve()
-
-
-def _trainings(paths: JobPaths) -> list[int]:
-    matches = (_FILE.match(path.name) for path in paths.job_dir.glob("training-*.metrics.jsonl"))
-    return [int(match[1]) for match in matches if match]
 
 
 def _read_on(path: Path, reading: _Reading) -> None:

@@ -9,15 +9,6 @@ from edt_server.service.access import owner_name
 from edt_server.service.assembly import open_service
 from edt_server.service.hub import Subscription
 from edt_server.service.service import Service
-from edt_server.service.sharing import configured_plan, instance_group, resource_group, version
+from edt_server.service.sharing import configured_plan, find_group, version
 
-__all__ = [
-    "Service",
-    "Subscription",
-    "configured_plan",
-    "instance_group",
-    "open_service",
-    "owner_name",
-    "resource_group",
-    "version",
-]
+__all__ = ["Service", "Subscription", "configured_plan", "find_group", "open_service", "owner_name", "version"]

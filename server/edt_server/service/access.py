@@ -11,6 +11,7 @@ import hashlib
 from urllib.parse import quote
 
 from edt_sdk.schemas.errors import NotAllowed
+from edt_server.store import JobRow
 
 _LONGEST = 200
 
@@ -20,12 +21,15 @@ def may(user: str, owner: str) -> bool:
     return user == owner
 
 
-def check(user: str, owner: str, job: str) -> None:
-    """Raise NotAllowed unless `user` may do anything with the job."""
-    if not may(user, owner):
+def checked(user: str, row: JobRow) -> JobRow:
+    """Return the job. NotAllowed unless `user` may do anything with it."""
+    if not may(user, row.owner):
         raise NotAllowed(
-            f"Job {job} belongs to {owner}, and you are {user}.", hint="Only its owner may see or change it.", job=job
+            f"Job {row.id} belongs to {row.owner}, and you are {user}.",
+            hint="Only its owner may see or change it.",
+            job=row.id,
         )
+    return row
 
 
 def owner_name(username: str) -> str:

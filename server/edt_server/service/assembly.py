@@ -1,41 +1,45 @@
 """`open_service`: open the parts of a service in their order, adopt the jobs that live, and close everything again.
 
 The parts are closed in reverse order, also when the start fails half-way. Closing a service leaves every job as it is:
-supervisors, drivers and workers go on.
+supervisors, drivers and workers go on. `Effects` is what follows from each committed change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from edt_sdk.schemas.job import JobProgress
+from edt_sdk.schemas.job import JobProgress, JobState
 from edt_server.catalogue.places import clear_incoming
 from edt_server.channel import Hosts, SpareSupervisors, Supervision
 from edt_server.files import job_files
 from edt_server.history import TimelineFeed
 from edt_server.jobs import Retention, RetentionLimits, UncommittedSubmissions
-from edt_server.ledger import Ledger, LedgerWriter, open_writer, recovery
-from edt_server.service.clock import Clock, next_tell
-from edt_server.service.effects import Effects, StateListener
-from edt_server.service.forecast_rates import ForecastRates
+from edt_server.ledger import ChangeOutcome, Ledger, LedgerWriter, open_writer, recovery
+from edt_server.service.clock import Clock
+from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.service import Service
 from edt_server.service.sharing import Sharing
 from edt_server.service.speeds import SpeedMeter
 from edt_server.settings import Settings
-from edt_server.store import Store, StoreError
+from edt_server.store import JobRow, Store, StoreError
 from edt_server.system.device_claims import DeviceClaims
 from edt_server.system.pauses import spare_what_is_here
 from edt_server.system.private_files import make_private_dir
 from edt_server.system.processes import identify, is_alive
-from edt_server.system.runtime import ServerLock
+from edt_server.system.runtime import server_lock
 from edt_server.system.slots import find_host, threads_per_slot
+
+log = logging.getLogger(__name__)
+StateListener = Callable[[JobRow, JobState | None], None]
 
 LOOK_AT_DEVICES = 1.0  # seconds between two looks at the GPUs that other stores use
 
@@ -50,19 +54,14 @@ async def open_service(
         settings: the administrator's.
         on_state: callback, run with every change of a job's state after it is committed, and the state before.
         store: an open store owned by the caller (leader mode, see `leadership/`). None opens the configured one, under
-            a lock that keeps a second service out of the data folder (single-server mode).
-
-    Raises:
-        ServerUnreachable: in single-server mode, another service runs the jobs of this data folder.
-        StoreError: the store cannot be used. It was not changed.
+            a lock that keeps a second service out of the data folder (single-server mode). ServerUnreachable when
+            another service has the lock.
     """
     async with AsyncExitStack() as stack:
         if store is None:
             # Two services over one store would each decide from their own memory. A leader has the lease instead
             # (docs/decisions/014).
-            lock = ServerLock(settings.runtime_dir / "server.lock")
-            lock.acquire()
-            stack.callback(lock.release)
+            stack.enter_context(server_lock(settings.runtime_dir / "server.lock"))
         await asyncio.to_thread(_make_folders, settings)
 
         def open_ledger() -> Ledger:
@@ -74,7 +73,7 @@ async def open_service(
         ledger = writer.ledger
         claims = ledger.claims = DeviceClaims(settings.data_dir, settings.runtime_dir, identify(os.getpid()))
         await writer.read(ledger.keep_claims)
-        sharing = Sharing(writer.change, lambda: ledger.core.plan, claims.elsewhere)
+        sharing = Sharing(writer, claims)
         hosts = Hosts(settings, sharing.set_hosts) if settings.local_hosts else None
         if hosts is not None:
             stack.push_async_callback(hosts.stop)
@@ -122,28 +121,12 @@ async def open_service(
         uncommitted = UncommittedSubmissions(writer)
         stack.push_async_callback(uncommitted.stop)
         stack.push_async_callback(speeds.stop)
-
-        async def next_wake() -> float | None:
-            return await writer.read(next_tell, ledger, time.time())
-
-        clock = Clock(writer.change, next_wake)
+        clock = Clock(writer)
         stack.push_async_callback(clock.stop)
         effects = Effects(supervision, clock, hub, rates, speeds, on_state)
         writer.follow(effects.act)
-        service = Service(
-            settings,
-            writer,
-            supervision,
-            spares,
-            sharing,
-            claims,
-            hub,
-            rates,
-            timeline,
-            uncommitted,
-            effects.living,
-            threads,
-        )
+        parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living
+        service = Service(settings, sharing, hub, threads, writer, *parts)
         # After `writer.follow`: a report that arrives now already has its effects.
         await supervision.start()
         await _adopt(settings, writer, supervision, effects.living)
@@ -199,3 +182,37 @@ async def _watch_devices(claims: DeviceClaims, sharing: Sharing, writer: LedgerW
 
 async def _finished(task: asyncio.Task[Any]) -> None:
     await asyncio.gather(task, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The parts of a service that act on a change, and the ids of the jobs that have not ended."""
+
+    supervision: Supervision
+    clock: Clock
+    hub: Hub
+    rates: ForecastRates
+    speeds: SpeedMeter
+    on_state: StateListener | None
+    living: set[str] = field(default_factory=set)
+
+    def act(self, outcome: ChangeOutcome) -> None:
+        """Do what a committed change asks for."""
+        for row, before in outcome.states:
+            (self.living.discard if row.state.final else self.living.add)(row.id)
+            if row.state is not JobState.RUNNING:
+                self.rates.forget(row.id)
+            if row.state.final:
+                self.speeds.forget(row.id)
+            log.info("job %s is %s, before=%s", row.id, row.state, before)
+            if self.on_state is not None:
+                self.on_state(row, before)
+        for job, allocation in outcome.allocations.items():
+            self.supervision.allocate(job, allocation)
+            self.speeds.moved(job, time.time())
+        for job in outcome.launches:
+            self.supervision.begin(job)
+        for job in {*outcome.jobs, *outcome.allocations}:
+            self.hub.ring(job)
+        # Any change may move the time of the core's next own event.
+        self.clock.look()

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState
 from edt_server.core.events import TimePassed
-from edt_server.ledger import Change, Ledger, reports
+from edt_server.ledger import Change, Ledger, LedgerWriter, reports
 
 log = logging.getLogger(__name__)
 
@@ -26,20 +25,10 @@ _AGAIN = 1.0  # seconds until a failed write is retried
 
 
 class Clock:
-    """The timer of a service.
+    """The timer of a service."""
 
-    Args:
-        change: runs a function in a transaction, and acts on it after the commit (`Service.change`).
-        next_wake: returns when the core needs the time next, in seconds since the epoch. None for never.
-    """
-
-    def __init__(
-        self,
-        change: Callable[[Callable[[Change], list[str]]], Awaitable[list[str]]],
-        next_wake: Callable[[], Awaitable[float | None]],
-    ) -> None:
-        self._change = change
-        self._next_wake = next_wake
+    def __init__(self, writer: LedgerWriter) -> None:
+        self._writer = writer
         self._changed = asyncio.Event()
         self._task: asyncio.Task[Any] | None = None
 
@@ -61,7 +50,7 @@ class Clock:
         while True:
             # Before the read: a change during the read sets the event again, and the loop reads once more.
             self._changed.clear()
-            wake = await self._next_wake()
+            wake = await self._writer.read(next_tell, self._writer.ledger, time.time())
             try:
                 async with asyncio.timeout(None if wake is None else max(0.0, wake - time.time())):
                     await self._changed.wait()
@@ -69,7 +58,7 @@ class Clock:
             except TimeoutError:
                 pass
             try:
-                for job in await self._change(pass_time):
+                for job in await self._writer.change(pass_time):
                     log.info("job %s waited as long as it may, and is given up", job)
             except EdtError as error:
                 log.warning("time could not be told to the scheduler: %s", error)
@@ -77,12 +66,7 @@ class Clock:
 
 
 def next_tell(ledger: Ledger, now: float) -> float | None:
-    """Return when the core needs the time next, never before `now`. None when nothing waits for it.
-
-    Args:
-        ledger: with the core.
-        now: seconds since the epoch.
-    """
+    """Return when the core needs the time next, in seconds since the epoch, never before `now`. None for never."""
     due = ledger.core.next_wake(0.0)
     if due is None:
         return None

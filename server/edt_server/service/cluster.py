@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -78,11 +79,7 @@ def _groups(core: Core) -> list[dict[str, Any]]:
             "jobs": len(inside[group.name]),
             "waiting": [job for job in inside[group.name] if len(core.holding(job)) < core.asked(job)],
             "held": sum(len(core.holding(job)) for job in inside[group.name]),
-            "entitled": standing[group.name].entitled,
-            "own": standing[group.name].own,
-            "borrowed": standing[group.name].borrowed,
-            "lenders": standing[group.name].lenders,
-            "lent": standing[group.name].lent,
+            **asdict(standing[group.name]),
             "borrowers": borrowers[group.name],
         }
         for group in plan.instance_groups

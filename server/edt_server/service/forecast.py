@@ -1,21 +1,23 @@
-"""Forecast when a job that is not submitted yet would start, with a copy of the core."""
+"""Forecast when the jobs that run should end, and with a copy of the core when a job not yet submitted would start."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.forecast import Forecast
-from edt_sdk.schemas.job import JobSpec, Reason
+from edt_sdk.schemas.job import JobProgress, JobSpec, Reason
 from edt_server.core.core import Core
 from edt_server.core.events import JobDemand
 from edt_server.jobs import sized
 from edt_server.ledger import arrival
 from edt_server.service.what_if import Now, settle
 
+SOONER, LATER = 0.5, 2.0
 Ends = Mapping[str, tuple[float, float]]
 
 _ME = "?"  # no id of a job looks like this
@@ -26,14 +28,7 @@ _MOST_NAMED = 3
 def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
     """Return when the job would start if it were submitted, and on how many slots it would run.
 
-    Args:
-        now: the present state, which is not changed.
-        ends: job → (earliest, latest) end, seconds since the epoch.
-        owner: the user of the new job.
-        spec: the job, checked.
-
-    Raises:
-        Unprocessable: there is no such instance group.
+    `ends` has (earliest, latest) end of jobs, seconds since the epoch. Unprocessable for an unknown instance group.
     """
     spec = sized(spec)
     core = copy.deepcopy(now.core)
@@ -124,3 +119,46 @@ def _seconds(value: float) -> str:
     if value < 1:
         return "1 s"
     return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    since: float
+    first: int
+    heard: float
+    update: int
+    total: int
+
+
+class ForecastRates:
+    """How fast the jobs that run train, and from that a range in which each should end.
+
+    In memory only, from the progress messages. A rate is an average since the first message of the job's present
+    training. It changes with the job's slots, so the remaining time may be half of the estimate or twice as much.
+    """
+
+    def __init__(self) -> None:
+        self._rates: dict[str, _Rate] = {}
+
+    def heard(self, job: str, progress: JobProgress, now: float) -> None:
+        """Take the job's progress at `now`, seconds since the epoch."""
+        before = self._rates.get(job)
+        # Fewer updates mean that some were lost, or a new training. Either way the average starts again.
+        if before is None or progress.update < before.update or progress.total_updates != before.total:
+            self._rates[job] = _Rate(now, progress.update, now, progress.update, progress.total_updates)
+        elif progress.update > before.update:
+            self._rates[job] = _Rate(before.since, before.first, now, progress.update, before.total)
+
+    def forget(self, job: str) -> None:
+        """Drop the rate of a job that has ended or lost its slots."""
+        self._rates.pop(job, None)
+
+    def ends(self) -> dict[str, tuple[float, float]]:
+        """Return job → (earliest, latest) end, seconds since the epoch, for jobs that were seen to make progress."""
+        found: dict[str, tuple[float, float]] = {}
+        for job, rate in list(self._rates.items()):
+            done, seconds = rate.update - rate.first, rate.heard - rate.since
+            if done > 0 and seconds > 0 and rate.total > rate.update:
+                left = (rate.total - rate.update) * seconds / done
+                found[job] = rate.heard + SOONER * left, rate.heard + LATER * left
+        return found

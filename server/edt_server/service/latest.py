@@ -22,10 +22,6 @@ class LatestRows:
     """A cache of the rows that were asked for last. For use on one event loop.
 
     While the store is in trouble every row is read again, so that its error reaches the caller.
-
-    Args:
-        writer: of the ledger that the rows belong to.
-        most: rows that are kept.
     """
 
     def __init__(self, writer: LedgerWriter, most: int = 256) -> None:
@@ -59,16 +55,12 @@ class JobEventSource(Protocol):
 
     def events(self, *, job: str, kinds: frozenset[str], limit: int | None) -> list[Event]:
         """Return the job's events of these kinds, oldest first, at most `limit` of them."""
-        ...
 
 
 class LatestEvents:
     """A cache of results computed from the events of the jobs read last. For use from any thread. Blocks.
 
-    Args:
-        store: where the events are.
-        newest: returns the number of the newest event committed.
-        kept: number of answers in the cache.
+    `newest` returns the number of the newest event committed.
     """
 
     def __init__(self, store: JobEventSource, newest: Callable[[], int], *, kept: int = 128) -> None:

@@ -1,9 +1,9 @@
 """`Service`: one method for each verb on a user's jobs, and the parts that have verbs of their own.
 
 The service lives in the Jupyter Server's event loop and never blocks it. The ledger is changed and read in one writer
-thread (`ledger/writer.py`), files in other threads. Every verb names its user, and `_mine` is the only way from a job's
-id to a job. A verb that changes a job does so in one transaction, and its effects follow once the transaction is
-committed (`effects.py`). `open_service` in `assembly.py` makes a service and closes it.
+thread (`ledger/writer.py`), files in other threads. Every verb names its user, and `access.checked` guards each way
+from a job's id to a job. A verb that changes a job does so in one transaction, and its effects follow once the
+transaction is committed (`Effects`). `open_service` in `assembly.py` makes a service and closes it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,11 +22,11 @@ from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.forecast import Forecast, WhatIf
-from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobSpec, JobState, JobView, Reason
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
-from edt_server.catalogue.pinned import check_folder
+from edt_server.catalogue.places import check_folder
 from edt_server.channel import SpareSupervisors, Supervision
 from edt_server.core.events import JobChanged
 from edt_server.files import job_files
@@ -35,7 +36,7 @@ from edt_server.ledger import Change, LedgerWriter, recovery, reports, suspensio
 from edt_server.outputs import results
 from edt_server.service import access, forecast, views, what_if
 from edt_server.service.cluster import cluster, standing, unexplained
-from edt_server.service.forecast_rates import ForecastRates
+from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.service.picture_service import Picturing
@@ -51,55 +52,34 @@ T = TypeVar("T")
 _WAIT_FOR_PROCESSES = 10.0  # seconds that resuming or deleting a job waits for the last of its processes
 
 
+@dataclass(eq=False)
 class Service:
     """A scheduler over a data folder.
 
-    Args:
-        settings: the administrator's.
-        writer: the only way to the ledger.
-        supervision: the supervisors of the jobs.
-        spares: supervisors that wait for a job.
-        sharing: the plan and its verbs.
-        claims: which GPUs this store and other stores use.
-        hub: wakes the subscribers of a job.
-        rates: the measured rates that forecasts are made from.
-        timeline: the allocation timeline.
-        uncommitted: submissions with a commit in doubt.
-        living: ids of the jobs that have not ended, kept up to date by `Effects`.
+    Attributes:
         threads_per_slot: for jobs that do not choose.
+        _uncommitted: submissions with a commit in doubt.
+        _living: ids of the jobs that have not ended, kept up to date by `Effects`.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        writer: LedgerWriter,
-        supervision: Supervision,
-        spares: SpareSupervisors,
-        sharing: Sharing,
-        claims: DeviceClaims,
-        hub: Hub,
-        rates: ForecastRates,
-        timeline: TimelineFeed,
-        uncommitted: UncommittedSubmissions,
-        living: Set[str],
-        threads_per_slot: int,
-    ) -> None:
-        self.settings = settings
-        self.sharing = sharing
-        self.hub = hub
-        self.threads_per_slot = threads_per_slot
-        self._writer = writer
-        self._ledger = writer.ledger
-        self._supervision = supervision
-        self._spares = spares
-        self._claims = claims
-        self._rates = rates
-        self._timeline = timeline
-        self._uncommitted = uncommitted
-        self._living = living
+    settings: Settings
+    sharing: Sharing
+    hub: Hub
+    threads_per_slot: int
+    _writer: LedgerWriter
+    _supervision: Supervision
+    _spares: SpareSupervisors
+    _claims: DeviceClaims
+    _rates: ForecastRates
+    _timeline: TimelineFeed
+    _uncommitted: UncommittedSubmissions
+    _living: Set[str]
+
+    def __post_init__(self) -> None:
+        self._ledger = self._writer.ledger
         self._deleting: set[str] = set()
-        self._interpreters = Interpreters(settings.interpreter)
-        self._rows = LatestRows(writer)
+        self._interpreters = Interpreters(self.settings.interpreter)
+        self._rows = LatestRows(self._writer)
         self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
         self.catalogue = Catalogue(self)
         self.validations = Validations(self)
@@ -135,7 +115,7 @@ class Service:
 
     async def mine(self, user: str, job: str) -> JobRow:
         """Return the user's job. NotFound, or NotAllowed when it belongs to another user."""
-        return self._mine(user, job, await self._rows.read(job, self._ledger.row))
+        return access.checked(user, await self._rows.read(job, self._ledger.row))
 
     @property
     def capacity(self) -> int:
@@ -148,7 +128,7 @@ class Service:
 
     async def job(self, user: str, job: str) -> JobView:
         """Return the job as it is now."""
-        return await self._view(await self.mine(user, job))
+        return await self._writer.read(self._show, await self.mine(user, job))
 
     async def jobs(
         self,
@@ -162,8 +142,7 @@ class Service:
     ) -> list[JobView]:
         """Return the user's jobs, newest first. With `everybody` also return the public view of other users' jobs.
 
-        At most `limit`, only those with `tag` (the user's own, since tags are not public), and only jobs after the job
-        `before`, given by its creation time and its id.
+        With `tag` only the user's own jobs, since tags are not public. For `before` and `limit` see `Store.jobs`.
         """
         states, owner = None if state is None else [state], None if everybody and tag is None else user
         found = await self._shown(owner=owner, states=states, tag=tag, before=before, limit=limit)
@@ -172,11 +151,8 @@ class Service:
     async def described(
         self, user: str, *, states: Iterable[JobState] | None = None, limit: int | None = None
     ) -> list[tuple[JobRow, JobView]]:
-        """Return the user's jobs in these states (None for all), each as submitted and as it is now.
-
-        The newest first, at most `limit`.
-        """
-        return await self._shown(owner=user, states=None if states is None else list(states), limit=limit)
+        """Return the user's jobs in these states, newest first, each as submitted and as it is now."""
+        return await self._shown(owner=user, states=states, limit=limit)
 
     async def events(self, user: str, job: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Return the job's events with a number above `after`, oldest first."""
@@ -207,34 +183,21 @@ class Service:
         return views.running_workers(events, self._ledger.core.slots)
 
     async def what_if(self, user: str, job: str, patch: JobPatch) -> WhatIf:
-        """Return how many slots each job would hold with this change, and when the job would end. Changes nothing.
-
-        Raises:
-            Conflict: it has ended.
-            Unprocessable: the change itself would be refused.
-        """
+        """Return how many slots each job would hold with this change, and when the job would end. Changes nothing."""
         row = await self.mine(user, job)
         patch.check()  # after the owner was checked: another user learns nothing, not even that the change is wrong
         if row.state.final:
             raise ended_already(row, "changed")
         check_change(row.spec, patch)
-        now = await self._writer.read(what_if.look, self._ledger, self.progress, time.time())
+        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
         # On a copy of the core and in another thread: the answer may take long, and decisions must not wait for it.
         return await asyncio.to_thread(what_if.answer, now, job, patch)
 
     async def forecast(self, user: str, spec: JobSpec) -> Forecast:
-        """Return when such a job would start if the user submitted it now. Changes nothing.
-
-        Raises:
-            InvalidRequest, Unprocessable: it would be refused for its specification.
-        """
+        """Return when such a job would start if the user submitted it now. Changes nothing."""
         spec.check()
-
-        def look() -> tuple[what_if.Now, dict[str, tuple[float, float]]]:
-            return what_if.look(self._ledger, self.progress, time.time()), dict(self._rates.ends())
-
-        now, ends = await self._writer.read(look)
-        return await asyncio.to_thread(forecast.forecast, now, ends, user, spec)
+        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
+        return await asyncio.to_thread(forecast.forecast, now, self._rates.ends(), user, spec)
 
     async def stored(self, user: str, job: str) -> Stored:
         """Return what the job was made of, for another job like it. NotFound, NotAllowed."""
@@ -250,10 +213,7 @@ class Service:
         return await asyncio.to_thread(results.checkpoints, self.paths(await self.mine(user, job)))
 
     async def result(self, user: str, job: str, part: str, *, streams: bool = True) -> results.ResultZip:
-        """Return a part of the result as a zip that is not read yet.
-
-        Without `streams` it has only files in its folders.
-        """
+        """Return a part of the result as a zip that is not read yet. Without `streams` only files of its folders."""
         paths = self.paths(await self.mine(user, job))
         return await asyncio.to_thread(partial(results.plan, paths, part, streams=streams))
 
@@ -273,10 +233,7 @@ class Service:
         return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
 
     async def standing(self) -> dict[str, Any]:
-        """Return slots and groups as in `cluster`, the devices of other stores, and the names of the jobs in slots.
-
-        Names are in the order in which the jobs arrived.
-        """
+        """Return slots and groups as in `cluster`, and the names of the jobs in slots, in their order of arrival."""
 
         def read() -> dict[str, Any]:
             core = self._ledger.core
@@ -296,14 +253,6 @@ class Service:
         """Return where the job's files are."""
         return JobPaths(self.settings.data_dir, row.owner, row.id)
 
-    def progress(self, job: str) -> JobProgress | None:
-        """Return the newest progress received, None when there is none newer than the store's."""
-        return self._supervision.progress(job)
-
-    def _mine(self, user: str, job: str, row: JobRow) -> JobRow:
-        access.check(user, row.owner, job)
-        return row
-
     async def _shown(self, **chosen: Any) -> list[tuple[JobRow, JobView]]:
         """Return the rows that are chosen (see `Store.jobs`) with their views, in the order of the store."""
 
@@ -319,13 +268,9 @@ class Service:
             shown |= await self._writer.read(lambda: {row.id: self._show(row) for row in living})
         return [(row, shown[row.id]) for row in rows]
 
-    async def _view(self, row: JobRow) -> JobView:
-        return await self._writer.read(self._show, row)
-
     def _show(self, row: JobRow) -> JobView:
-        view = views.job_view(
-            self._ledger, row, self.settings.data_dir, self.progress(row.id), now=time.time(), ends=self._rates.ends()
-        )
+        progress, ends = self._supervision.progress(row.id), self._rates.ends()
+        view = views.job_view(self._ledger, row, self.settings.data_dir, progress, time.time(), ends)
         return view if view.reason is None or not self.sharing.has_gpus else self._explained(view, view.reason)
 
     def _explained(self, view: JobView, reason: Reason) -> JobView:
@@ -351,7 +296,7 @@ class Service:
         training: Registered | None = None,
         weights: Path | None = None,
     ) -> JobView:
-        """Make a job from a package (a file, left where it is).
+        """Make a job from a package (a file, left where it is). When that is refused, nothing is left behind.
 
         Args:
             user: the owner.
@@ -359,11 +304,6 @@ class Service:
             package: the archive.
             training: what it uses from the catalogue as a training of a model, or the training that it validates.
             weights: the weights it starts with, also in place of the weights of the job in `spec.warm_start`.
-
-        Raises:
-            InvalidRequest, Unprocessable: the specification cannot be used here.
-            NotFound, NotAllowed: the job of `spec.warm_start` does not exist, or belongs to another user.
-            PackageError: the package cannot be used. Nothing is left behind.
         """
         spec = sized(spec.check())
         spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
@@ -390,23 +330,14 @@ class Service:
         return await self.job(user, accepted.job)
 
     async def change_settings(self, user: str, job: str, patch: JobPatch) -> JobView:
-        """Change settings of a job.
+        """Change settings of a job by a patch that was checked already.
 
         Settings that the scheduler needs can change while the job lives, the others at any time.
-
-        Args:
-            user: the requesting user.
-            job: its id.
-            patch: the change, checked already.
-
-        Raises:
-            Conflict: it has ended.
-            Unprocessable: there is no such queue, or the job cannot have so many workers.
         """
         scheduling = patch.scheduling()
 
         def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
+            row = access.checked(user, change.row(job))
             if changes := scheduling.changes():
                 if row.state.final:
                     raise ended_already(row, "changed")
@@ -422,15 +353,11 @@ class Service:
         return await self._changed(user, job, work)
 
     async def stop_job(self, user: str, job: str) -> JobView:
-        """End a job as KILLED: at once when it has no process, else as soon as its processes have ended.
-
-        Raises:
-            Conflict: it has ended.
-        """
+        """End a job as KILLED: at once when it has no process, else as soon as its processes have ended."""
         why = f"Stopped by {user}."
 
         def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
+            row = access.checked(user, change.row(job))
             if row.state.final:
                 raise ended_already(row, "stopped")
             if not row.supervised:
@@ -444,7 +371,7 @@ class Service:
         row = await self.change(work)
         if not row.state.final:
             self._supervision.end(job, why)
-        return await self._view(row)
+        return await self._writer.read(self._show, row)
 
     async def stop_all(self, user: str) -> list[str]:
         """Stop all jobs of the user that have not ended, and return their ids."""
@@ -459,14 +386,10 @@ class Service:
         return stopped
 
     async def suspend(self, user: str, job: str) -> JobView:
-        """Take all slots from a job until it is resumed. When its workers have left, it is SUSPENDED (not final).
-
-        Raises:
-            Conflict: it has ended.
-        """
+        """Take all slots from a job until it is resumed. When its workers have left, it is SUSPENDED (not final)."""
 
         def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
+            row = access.checked(user, change.row(job))
             if row.state.final:
                 raise ended_already(row, "suspended")
             return suspension.suspend(change, job, user)
@@ -476,16 +399,8 @@ class Service:
     async def resume(self, user: str, job: str, checkpoint: str = "", instance_group: str | None = None) -> JobView:
         """Resume a job that is suspended, or that was stopped or failed after it started to train.
 
-        Args:
-            user: the owner.
-            job: its id.
-            checkpoint: where to resume from, such as "epoch-3". "" for the newest.
-            instance_group: the queue for the resumed job. None for its last one.
-
-        Raises:
-            Conflict: it is over for good, it is being stopped, or a checkpoint was named while workers still run.
-            Unprocessable: its queue or its data set was removed meanwhile, or there is no queue of that name.
-            InvalidRequest, NotFound: there can be no, or there is no checkpoint of that name.
+        It resumes from `checkpoint`, such as "epoch-3" ("" for the newest), in the queue `instance_group` (None for its
+        last one).
         """
         row = await self.mine(user, job)
         paths = self.paths(row)
@@ -495,7 +410,7 @@ class Service:
             raise Conflict(f"Processes of job {job} are still ending.", hint="Try again in a moment.", job=job)
 
         def work(change: Change) -> JobRow:
-            row = self._mine(user, job, change.row(job))
+            row = access.checked(user, change.row(job))
             self._refuse_while_deleted(job)
             if not row.state.final and job in recovery.stop_requests(self._ledger.store, [job]):
                 raise Conflict(

@@ -8,7 +8,8 @@ counts at once for the jobs that run. The HTTP layer decides which user may chan
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,26 +19,20 @@ from edt_sdk.schemas.errors import ChangedMeanwhile, NotFound, Unprocessable
 from edt_sdk.schemas.job import convert_change
 from edt_sdk.schemas.plan import InstanceGroup, Named, Plan, ResourceGroup
 from edt_server.core.events import PlanChanged, SlotsChanged
-from edt_server.ledger import Change, Changes
+from edt_server.ledger import Change, LedgerWriter
+from edt_server.system.device_claims import DeviceClaims
 from edt_server.system.slots import Host, plan_slots
 
-Edit = Callable[[Plan], Plan]
+_FIELDS: Mapping[Any, str] = {InstanceGroup: "instance_groups", ResourceGroup: "resource_groups"}
 
 
+@dataclass(slots=True)
 class Sharing:
-    """The plan of a service.
+    """The plan of a service. Slots of devices that other stores' jobs use now are not offered."""
 
-    Args:
-        change: runs a change and commits it.
-        plan: returns the plan that is in force.
-        elsewhere: returns the devices that other stores' jobs use now. Their slots are not offered.
-    """
-
-    def __init__(self, change: Changes, plan: Callable[[], Plan], elsewhere: Callable[[], Collection[str]]) -> None:
-        self._change = change
-        self._plan = plan
-        self._elsewhere = elsewhere
-        self._hosts: tuple[Host, ...] = ()
+    _writer: LedgerWriter
+    _claims: DeviceClaims
+    _hosts: tuple[Host, ...] = ()
 
     # --- at the start -------------------------------------------------------------------------------------------------
 
@@ -56,11 +51,11 @@ class Sharing:
             self._hosts = tuple(hosts)
             self._fit(change)
 
-        await self._change(work)
+        await self._writer.change(work)
 
     async def look_again(self) -> None:
         """Fit the slots to the devices that are free of other stores now."""
-        await self._change(self._fit)
+        await self._writer.change(self._fit)
 
     @property
     def has_gpus(self) -> bool:
@@ -68,7 +63,7 @@ class Sharing:
         return any(host.gpus for host in self._hosts)
 
     def _fit(self, change: Change, *, cause: int | None = None) -> None:
-        elsewhere = self._elsewhere()
+        elsewhere = self._claims.elsewhere()
         slots = plan_slots(change.core.plan, self._hosts, change.core.slots)
         # Two stores on one host must never offer the same GPU.
         slots = tuple(slot for slot in slots if slot.device not in elsewhere)
@@ -78,21 +73,14 @@ class Sharing:
     @property
     def plan(self) -> Plan:
         """Return how the slots are shared now."""
-        return self._plan()
+        return self._writer.ledger.core.plan
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 
     async def set_plan(self, user: str, plan: Plan, *, made_from: str | None = None) -> Plan:
-        """Replace the plan.
+        """Replace the plan. Unprocessable when the new one cannot be used, or has no place for a present job.
 
-        Args:
-            user: the administrator.
-            plan: the new one.
-            made_from: the `version` of the plan it was made from. None replaces any plan.
-
-        Raises:
-            ChangedMeanwhile: the plan has changed since.
-            Unprocessable: it cannot be used, or has no place for a present job.
+        ChangedMeanwhile when the present plan is not of the `version` in `made_from`. None replaces any plan.
         """
 
         def edit(before: Plan) -> Plan:
@@ -108,41 +96,41 @@ class Sharing:
 
         return await self._edit(user, edit)
 
-    async def add_instance_group(self, user: str, group: InstanceGroup) -> InstanceGroup:
-        """Add a group. Unprocessable when it cannot be."""
-        plan = await self._edit(user, lambda plan: with_instance_groups(plan, [*plan.instance_groups, group]))
-        return _find(plan.instance_groups, group.name, "instance group")
+    async def add(self, user: str, group: Named) -> Named:
+        """Add an instance group or a resource group. Unprocessable when it cannot be."""
 
-    async def change_instance_group(self, user: str, name: str, changes: Mapping[str, Any]) -> InstanceGroup:
+        def edit(plan: Plan) -> Plan:
+            return _with(plan, type(group), [*_all(plan, type(group)), group])
+
+        return find_group(await self._edit(user, edit), type(group), group.name)
+
+    async def change(self, user: str, kind: type[Named], name: str, changes: Mapping[str, Any]) -> Named:
         """Change fields of a group. NotFound, or Unprocessable when they cannot be so."""
 
         def edit(plan: Plan) -> Plan:
-            return with_instance_groups(plan, _changed(plan.instance_groups, name, "instance group", changes))
+            old = find_group(plan, kind, name)
+            if changes.get("name", name) != name:
+                raise Unprocessable(
+                    f"A group keeps its name; {name!r} cannot become {changes['name']!r}.",
+                    hint="Create another, move the jobs there, and remove this one.",
+                    field="name",
+                )
+            new = convert_change({**msgspec.to_builtins(old), **changes}, kind)
+            return _with(plan, kind, [new if group.name == name else group for group in _all(plan, kind)])
 
-        return _find((await self._edit(user, edit)).instance_groups, name, "instance group")
+        return find_group(await self._edit(user, edit), kind, name)
 
-    async def remove_instance_group(self, user: str, name: str) -> None:
-        """Remove a group. NotFound, or Unprocessable while it has jobs or groups."""
-        await self._edit(user, lambda plan: without_instance_group(plan, name))
-
-    async def add_resource_group(self, user: str, group: ResourceGroup) -> ResourceGroup:
-        """Add a group of hosts. Unprocessable when it cannot be."""
-        plan = await self._edit(user, lambda plan: with_resource_groups(plan, [*plan.resource_groups, group]))
-        return _find(plan.resource_groups, group.name, "resource group")
-
-    async def change_resource_group(self, user: str, name: str, changes: Mapping[str, Any]) -> ResourceGroup:
-        """Change fields of a group of hosts. NotFound, or Unprocessable when they cannot be so."""
+    async def remove(self, user: str, kind: type[Named], name: str) -> None:
+        """Remove a group. NotFound, or Unprocessable while it is in use."""
 
         def edit(plan: Plan) -> Plan:
-            return with_resource_groups(plan, _changed(plan.resource_groups, name, "resource group", changes))
+            find_group(plan, kind, name)
+            _check_unused(plan, kind, name)
+            return _with(plan, kind, [group for group in _all(plan, kind) if group.name != name])
 
-        return _find((await self._edit(user, edit)).resource_groups, name, "resource group")
+        await self._edit(user, edit)
 
-    async def remove_resource_group(self, user: str, name: str) -> None:
-        """Remove a group of hosts. NotFound, or Unprocessable while an instance group is over it."""
-        await self._edit(user, lambda plan: without_resource_group(plan, name))
-
-    async def _edit(self, user: str, edit: Edit) -> Plan:
+    async def _edit(self, user: str, edit: Callable[[Plan], Plan]) -> Plan:
         def work(change: Change) -> Plan:
             before = change.core.plan
             after = edit(before).check()
@@ -151,7 +139,7 @@ class Sharing:
                 self._fit(change, cause=seq)
             return after
 
-        return await self._change(work)
+        return await self._writer.change(work)
 
 
 def version(plan: Plan) -> str:
@@ -172,69 +160,41 @@ def configured_plan(instance_groups: Sequence[Any], resource_groups: Sequence[An
     return convert_change({"resource_groups": resources, "instance_groups": groups}, Plan).check()
 
 
-def instance_group(plan: Plan, name: str) -> InstanceGroup:
-    """Return the instance group of that name, leaf or not. NotFound when there is none."""
-    return _find(plan.instance_groups, name, "instance group")
+def find_group(plan: Plan, kind: type[Named], name: str) -> Named:
+    """Return the instance group (leaf or not) or resource group of that name. NotFound when there is none."""
+    groups = _all(plan, kind)
+    for group in groups:
+        if group.name == name:
+            return group
+    raise NotFound(
+        f"There is no {'instance' if kind is InstanceGroup else 'resource'} group {name!r}.",
+        hint=f"There are: {', '.join(group.name for group in groups)}.",
+        field="name",
+    )
 
 
-def resource_group(plan: Plan, name: str) -> ResourceGroup:
-    """Return the resource group of that name. NotFound when there is none."""
-    return _find(plan.resource_groups, name, "resource group")
+def _all(plan: Plan, kind: type[Named]) -> tuple[Named, ...]:
+    found: tuple[Named, ...] = getattr(plan, _FIELDS[kind])
+    return found
 
 
-def with_instance_groups(plan: Plan, groups: Sequence[InstanceGroup]) -> Plan:
-    """Return the plan with these instance groups, not checked."""
-    return msgspec.structs.replace(plan, instance_groups=tuple(groups))
+def _with(plan: Plan, kind: type[Any], groups: Sequence[Any]) -> Plan:
+    """Return the plan with these groups of that kind, not checked."""
+    return msgspec.structs.replace(plan, **{_FIELDS[kind]: tuple(groups)})
 
 
-def with_resource_groups(plan: Plan, groups: Sequence[ResourceGroup]) -> Plan:
-    """Return the plan with these resource groups, not checked."""
-    return msgspec.structs.replace(plan, resource_groups=tuple(groups))
-
-
-def without_instance_group(plan: Plan, name: str) -> Plan:
-    """Return the plan without this group, not checked. Unprocessable when it holds other groups."""
-    instance_group(plan, name)
-    below = [group.name for group in plan.instance_groups if group.parent == name]
-    if below:
-        raise Unprocessable(
-            f"The instance group {name!r} holds others: {', '.join(below)}.",
-            hint="Remove these first, or give them another parent.",
-            field="name",
-        )
-    return with_instance_groups(plan, [group for group in plan.instance_groups if group.name != name])
-
-
-def without_resource_group(plan: Plan, name: str) -> Plan:
-    """Return the plan without this group, not checked. Unprocessable when an instance group is over it."""
-    resource_group(plan, name)
-    over = [group.name for group in plan.instance_groups if group.resource_group == name]
-    if over:
+def _check_unused(plan: Plan, kind: type[Named], name: str) -> None:
+    """Raise Unprocessable when other groups need this group."""
+    if kind is InstanceGroup:
+        if below := [group.name for group in plan.instance_groups if group.parent == name]:
+            raise Unprocessable(
+                f"The instance group {name!r} holds others: {', '.join(below)}.",
+                hint="Remove these first, or give them another parent.",
+                field="name",
+            )
+    elif over := [group.name for group in plan.instance_groups if group.resource_group == name]:
         raise Unprocessable(
             f"The slots of the resource group {name!r} are divided by {', '.join(over)}.",
             hint="Remove these instance groups first, or move them to another resource group.",
             field="name",
         )
-    return with_resource_groups(plan, [group for group in plan.resource_groups if group.name != name])
-
-
-def _find(groups: Sequence[Named], name: str, what: str) -> Named:
-    for group in groups:
-        if group.name == name:
-            return group
-    raise NotFound(
-        f"There is no {what} {name!r}.", hint=f"There are: {', '.join(group.name for group in groups)}.", field="name"
-    )
-
-
-def _changed(groups: Sequence[Named], name: str, what: str, changes: Mapping[str, Any]) -> list[Named]:
-    """Return the groups with these fields of the named group changed."""
-    old = _find(groups, name, what)
-    if changes.get("name", name) != name:
-        raise Unprocessable(
-            f"A group keeps its name; {name!r} cannot become {changes['name']!r}.",
-            hint="Create another, move the jobs there, and remove this one.",
-            field="name",
-        )
-    new = convert_change({**msgspec.to_builtins(old), **changes}, type(old))
-    return [new if group.name == name else group for group in groups]

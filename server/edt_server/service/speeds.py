@@ -28,9 +28,6 @@ class SpeedMeter:
 
     A measurement is a small change of the ledger that no request waits for. A failed measurement is a line in the log,
     and the next period measures again.
-
-    Args:
-        change: runs a change and commits it.
     """
 
     def __init__(self, change: Changes) -> None:
@@ -82,8 +79,7 @@ class SpeedMeter:
 def measure(change: Change, job: str, progress: JobProgress, heard: float) -> bool | None:
     """Apply the job's speed at its present size to the core, if that is news. `progress` was received at `heard`.
 
-    Returns:
-        Whether it was news, None when the job has run too short a while at this size.
+    Returns whether it was news, None when the job has run too short a while at this size.
     """
     core = change.core
     if job not in core.jobs or not core.group_of(job).throughput_aware:

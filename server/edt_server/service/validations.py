@@ -21,6 +21,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.files import weights_of
 from edt_server.jobs import Stored
+from edt_server.service.views import validated
 from edt_server.store import JobRow
 
 if TYPE_CHECKING:
@@ -36,19 +37,9 @@ class Validations:
         self._service = service
 
     async def start(self, user: str, job: str, new: NewValidation, *, remarks: tuple[str, ...] = ()) -> JobView:
-        """Start a job that validates the result of a training, and return it.
+        """Start a job that validates the result of a training, and return it. `remarks` are for the job's story.
 
-        Args:
-            user: the owner of the training.
-            job: id of the training.
-            new: the settings.
-            remarks: sentences for the validation's story.
-
-        Raises:
-            NotFound, NotAllowed: no such training or data set, or the training belongs to another user.
-            Conflict: it has no weights yet.
-            Unprocessable: it is no training by the elastic engine, or a setting cannot be used, see `Service.submit`.
-            InvalidRequest: there is no such metric.
+        Raises Conflict when the training has no weights yet, Unprocessable for no training by the elastic engine.
         """
         new = new.check()
         row = await self._service.mine(user, job)
@@ -62,15 +53,9 @@ class Validations:
         return await self._service.submit(user, spec, stored.package, training=pinned, weights=weights)
 
     async def result(self, user: str, job: str) -> Validated:
-        """Return the result of a validation.
-
-        Raises:
-            NotFound: there is no such job, or it has no result, or not yet.
-            NotAllowed: it belongs to another user.
-            Unprocessable: it is a training.
-        """
+        """Return the result of a validation. NotFound when it has none yet, Unprocessable for a training."""
         row = await self._service.mine(user, job)
-        if _validates(row.spec) is None:
+        if not validated(row.spec):
             raise Unprocessable(
                 f"Job {job} is a training, no validation.",
                 hint="Validate what it trained: job.validate(), or at a shell: edt validate " + job,
@@ -132,10 +117,9 @@ def read_result(paths: JobPaths) -> Validated | None:
 
 
 def _check_trained_here(row: JobRow) -> None:
-    validates = _validates(row.spec)
-    if validates is not None:
+    if training := validated(row.spec):
         raise Unprocessable(
-            f"Job {row.id} is a validation itself.", hint=f"Validate the training, {validates.training}.", job=row.id
+            f"Job {row.id} is a validation itself.", hint=f"Validate the training, {training}.", job=row.id
         )
     if row.spec.framework != Framework.EDT:
         raise Unprocessable(
@@ -165,7 +149,3 @@ def _weights(paths: JobPaths, row: JobRow) -> tuple[Path, int]:
             else "Train again, then validate that; job.logs() says what went wrong here.",
             job=row.id,
         ) from None
-
-
-def _validates(spec: JobSpec) -> Validates | None:
-    return None if spec.registered is None else spec.registered.validates

@@ -29,9 +29,8 @@ def job_view(
     row: JobRow,
     data_dir: Path,
     progress: JobProgress | None,
-    *,
-    now: float | None = None,
-    ends: Mapping[str, tuple[float, float]] | None = None,
+    now: float,
+    ends: Mapping[str, tuple[float, float]],
 ) -> JobView:
     """Return the owner's view. `progress` is newer than the row's, or None. `now`, `ends`: see `Core.reason`."""
     here = not row.state.final and row.id in ledger.core.jobs

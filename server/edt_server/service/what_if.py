@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.forecast import WhatIf, WhatIfShare
-from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobState, Reason
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobState
 from edt_server.core.core import Core
 from edt_server.core.events import JobChanged, SlotReleased
 from edt_server.core.instructions import Revoke
@@ -35,15 +35,9 @@ _WORKING = (JobState.RUNNING.value, JobState.RECOVERING.value)
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """A private copy of all that an answer needs.
+    """A private copy of all that an answer needs, at `time` in seconds since the epoch.
 
-    Attributes:
-        time: seconds since the epoch.
-        core: a copy.
-        rows: of every job in it.
-        progress: of jobs with at least one update.
-        history: `HISTORY` events of these jobs.
-        names: job id → name.
+    `rows` and `names` are of every job in the core, `progress` and `history` of jobs with at least one update.
     """
 
     time: float
@@ -71,12 +65,7 @@ def look(ledger: Ledger, progress: Callable[[str], JobProgress | None], now: flo
 
 
 def answer(now: Now, job: str, patch: JobPatch) -> WhatIf:
-    """Return the effect of this change.
-
-    Raises:
-        Unprocessable: the change would be refused.
-        NotFound: the core does not know the job.
-    """
+    """Return the effect of this change. Unprocessable when it would be refused."""
     change = JobChanged(job, patch)
     core = copy.deepcopy(now.core)
     core.apply(change, now.time)
@@ -96,7 +85,7 @@ def answer(now: Now, job: str, patch: JobPatch) -> WhatIf:
         ),
         ends_now=forecast(now, job, None),
         ends_then=forecast(now, job, change),
-        reason=_reason(core, job, now.names),
+        reason=core.reason(job, lambda each: now.names.get(each, each)),
     )
 
 
@@ -167,7 +156,3 @@ def _measured(history: Iterable[Event]) -> Speed | None:
     tables = [event.data["speeds"] for event in history if event.kind == kinds.SPEED_MEASURED]
     points = {int(n): speed for n, speed in (tables[-1] if tables else {}).items() if int(n) >= 1 and speed > 0}
     return Speed.of(points.items()) if points else None
-
-
-def _reason(core: Core, job: str, names: Mapping[str, str]) -> Reason | None:
-    return core.reason(job, lambda each: names.get(each, each))

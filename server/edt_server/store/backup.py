@@ -28,18 +28,12 @@ _DUMP_LIMIT = 3600.0
 
 
 def back_up(connection: Connection, revision: str, folder: Path | None = None) -> str:
-    """Copy the store as it is.
+    """Copy the store as it is, before it is brought to `revision`. StoreError when there is no room for a copy.
+
+    The connection's transaction has written nothing yet. PostgreSQL is dumped into `folder`, where one is given.
 
     Returns:
         Where the copy is, or how to make one, as a sentence for the administrator.
-
-    Args:
-        connection: in a transaction that has written nothing yet.
-        revision: the store will be brought to.
-        folder: for a dump of PostgreSQL, None for no dump.
-
-    Raises:
-        StoreError: there is no room for a copy. The store was not changed.
     """
     engine = connection.engine
     if engine.dialect.name != "sqlite":
@@ -59,8 +53,7 @@ def back_up(connection: Connection, revision: str, folder: Path | None = None) -
 
 def _copy(file: Path, revision: str) -> Path:
     draft = file.with_name(f"{file.name}.backup-{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
+    draft.unlink(missing_ok=True)
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with contextlib.closing(sqlite3.connect(file)) as source, contextlib.closing(sqlite3.connect(draft)) as target:
@@ -75,8 +68,7 @@ def _copy(file: Path, revision: str) -> Path:
             os.fsync(written.fileno())
         return _keep(draft, file.with_name(f"{file.name}.before-{revision}"))
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            draft.unlink()
+        draft.unlink(missing_ok=True)
 
 
 def _keep(draft: Path, wanted: Path) -> Path:

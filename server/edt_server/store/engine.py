@@ -3,7 +3,8 @@
 For SQLite: foreign keys, a busy timeout, WAL (a rollback journal on network file systems), and transactions that really
 start where SQLAlchemy starts them. sqlite3 alone starts them late, and a reader that turns into a writer then fails
 with "database is locked" whatever the timeout. Writers therefore use BEGIN IMMEDIATE. `postgres.py` has PostgreSQL's
-settings.
+settings. WAL shares memory between processes through a mapped file, which hosts of a network file system do not share
+(https://sqlite.org/wal.html, "all processes using a database must be on the same host").
 
 `synchronous=FULL`, not NORMAL: a committed change is acted on and acknowledged to supervisors, which never send it
 again. With NORMAL a power cut may undo the last commits, and the store would be behind the supervisors.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,16 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from edt_server.store.errors import StoreError, StoreUnavailable, damaged
-from edt_server.store.filesystem import network_filesystem
 from edt_server.store.postgres import WRITING, postgres_engine
 
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_MS = 5_000
 _SQLITE_MAGIC = b"SQLite format 3\0"
+_NETWORK = re.compile(
+    r"9p|afs|beegfs|ceph|cifs|glusterfs|gpfs|lustre|ncpfs|nfs4?|smb3|smbfs|fuse\.(ceph|gcsfuse|glusterfs|s3fs|sshfs)"
+)
+_MOUNTS = Path("/proc/self/mountinfo")
 
 
 def sqlite_url(path: Path) -> str:
@@ -36,12 +41,7 @@ def sqlite_url(path: Path) -> str:
 
 
 def make_engine(url: str) -> Engine:
-    """Return an engine for the store's URL. Creates the folder of an SQLite file (0700) and the file itself (0600).
-
-    Raises:
-        StoreError: not a database URL, its driver is not installed, an SQLite URL without a file, or a folder that
-            cannot be written.
-    """
+    """Return an engine for the store's URL. Creates the folder of an SQLite file (0700) and the file itself (0600)."""
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
@@ -56,8 +56,11 @@ def make_engine(url: str) -> Engine:
             hint="Set c.EdtApp.db_url to a PostgreSQL database (postgresql+psycopg://host/edt), or leave it unset.",
         )
     except (ArgumentError, NoSuchModuleError) as wrong:
+        # A URL that could not be parsed may contain a password, so it is shown without user and password.
+        head, at, tail = url.rpartition("@")
+        shown = f"{head.split('://')[0]}://…@{tail}" if at else url
         raise StoreError(
-            f"This is not the URL of a database we know: {_safe(url)}.",
+            f"This is not the URL of a database we know: {shown}.",
             hint="Set c.EdtApp.db_url to something like sqlite:////srv/edt/store.db, or leave it unset.",
         ) from wrong
     except ImportError as missing:
@@ -118,13 +121,27 @@ def _sqlite(url: URL) -> Engine:
     return engine
 
 
+def network_filesystem(path: Path, mounts: Path = _MOUNTS) -> str | None:
+    """Return the type of the network file system that holds `path`.
+
+    None for a local one, or where the system has no answer. proc(5), /proc/pid/mountinfo, has the format of the lines.
+    """
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError:
+        return None
+    # The mount of the file itself counts, not of a link to it.
+    real, best, kind = os.path.realpath(path), "", ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        point = left.split()[4].encode().decode("unicode_escape")  # a space in a mount point is written \040
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        # The deepest mount counts, and of equals the last: it is mounted over the earlier one.
+        if inside and len(point) >= len(best):
+            best, kind = point, right.split()[0]
+    return kind if _NETWORK.fullmatch(kind) else None
+
+
 def _to_json(value: Any) -> str:
     # NaN becomes null: a diverged loss must not make a row that no other JSON reader accepts.
     return msgspec.json.encode(value).decode()
-
-
-def _safe(url: str) -> str:
-    """Return the URL without its password and user."""
-    head, at, tail = url.rpartition("@")
-    # A URL that could not be parsed is shown in an error, and it may contain a password.
-    return f"{head.split('://')[0]}://…@{tail}" if at else url

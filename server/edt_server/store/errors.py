@@ -18,20 +18,11 @@ from edt_sdk.schemas.errors import EdtError
 
 _HINTS = (
     # SQLite's message, and what to do about it (https://sqlite.org/rescode.html).
-    ("full", "The disk is full: free some space. The server goes on by itself."),
-    ("locked", "Another program holds it: end that program. The server goes on by itself."),
-    (
-        "disk i/o error",
-        "The disk may be full, over a quota, or failing: see `df` and `dmesg`. The server goes on by itself.",
-    ),
-    (
-        "readonly",
-        "Make the file and its folder writable for the server's account. The server goes on by itself.",
-    ),
-    (
-        "unable to open",
-        "Its folder must exist and be writable for the server's account. The server goes on by itself.",
-    ),
+    ("full", "The disk is full: free some space."),
+    ("locked", "Another program holds it: end that program."),
+    ("disk i/o error", "The disk may be full, over a quota, or failing: see `df` and `dmesg`."),
+    ("readonly", "Make the file and its folder writable for the server's account."),
+    ("unable to open", "Its folder must exist and be writable for the server's account."),
 )
 _BROKEN = ("malformed", "not a database", "file is encrypted")
 
@@ -79,7 +70,7 @@ def explain(engine: Engine, wrong: SQLAlchemyError) -> StoreError:
     path = str(engine.url.database)
     if any(word in said.lower() for word in _BROKEN):
         return damaged(path, said)
-    hint = next((hint for word, hint in _HINTS if word in said.lower()), "")
+    hint = next((f"{hint} The server goes on by itself." for word, hint in _HINTS if word in said.lower()), "")
     return StoreUnavailable(
         f"The job store {path} cannot be used now: {said}.",
         hint=hint or "Check that its folder is writable, its disk not full, and that no other program keeps it locked.",

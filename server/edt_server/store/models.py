@@ -6,19 +6,17 @@ a foreign key: the events of a deleted job stay, or the allocation timeline woul
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, LargeBinary, String, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.wire.control import ProcessIdentity
-from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot
 
 T = TypeVar("T")
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only where the key's type is INTEGER
 
 
 class StructJSON(TypeDecorator[T], Generic[T]):
@@ -32,11 +30,11 @@ class StructJSON(TypeDecorator[T], Generic[T]):
         self.cls = cls
 
     def process_bind_param(self, value: T | None, dialect: Dialect) -> Any:
-        """Struct to JSON builtins."""
+        """Convert a struct to JSON builtins."""
         return None if value is None else msgspec.to_builtins(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> T | None:
-        """JSON builtins to struct."""
+        """Convert JSON builtins to a struct."""
         return None if value is None else msgspec.convert(value, self.cls)
 
 
@@ -67,7 +65,7 @@ class StateName(TypeDecorator[JobState]):
         return None if value is None else JobState(value).value
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> JobState | None:
-        """Name to state."""
+        """Convert a name to its state."""
         return None if value is None else JobState(value)
 
 
@@ -75,6 +73,10 @@ class Base(DeclarativeBase):
     """Base of the tables."""
 
     type_annotation_map = {float: Float(53), str: PlainText()}
+
+    def value(self, cls: type[T]) -> T:
+        """Return the row as a value of `cls`, which has a field for each column."""
+        return cls(**{column.key: getattr(self, column.key) for column in self.__table__.columns})
 
 
 class JobModel(Base):
@@ -109,10 +111,6 @@ class JobModel(Base):
     definition: Mapped[str | None]
     metric: Mapped[str | None]
 
-    def to_row(self) -> JobRow:
-        """Return the row as a value."""
-        return JobRow(**{name: getattr(self, name) for name in JOB_FIELDS})
-
 
 class EventModel(Base):
     """One row of `edt_events`. `edt_sdk.schemas.events.Event` describes the columns."""
@@ -125,8 +123,7 @@ class EventModel(Base):
         {"sqlite_autoincrement": True},
     )
 
-    # SQLite numbers rows only where the key's type is spelled INTEGER.
-    seq: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    seq: Mapped[int] = mapped_column(_NUMBER, primary_key=True, autoincrement=True)
     time: Mapped[float]
     job: Mapped[str | None] = mapped_column(String(64))
     kind: Mapped[str] = mapped_column(String(40))
@@ -134,28 +131,16 @@ class EventModel(Base):
     cause: Mapped[int | None] = mapped_column(BigInteger)
     text: Mapped[str]
 
-    def to_event(self) -> Event:
-        """Return the row as a value."""
-        return Event(
-            seq=self.seq, time=self.time, job=self.job, kind=self.kind, data=self.data, cause=self.cause, text=self.text
-        )
-
 
 class SnapshotModel(Base):
     """The row of `edt_core_snapshots`: the newest is the only one."""
 
     __tablename__ = "edt_core_snapshots"
 
-    seq: Mapped[int] = mapped_column(
-        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False
-    )
+    seq: Mapped[int] = mapped_column(_NUMBER, primary_key=True, autoincrement=False)
     version: Mapped[str]
     data: Mapped[bytes] = mapped_column(LargeBinary)
     created: Mapped[float]
-
-    def to_snapshot(self) -> Snapshot:
-        """Return the row as a value."""
-        return Snapshot(seq=self.seq, version=self.version, data=self.data, created=self.created)
 
 
 class LeaseModel(Base):
@@ -168,10 +153,6 @@ class LeaseModel(Base):
     expires: Mapped[float]
     url: Mapped[str]
     fencing: Mapped[int] = mapped_column(BigInteger)
-
-    def to_lease(self) -> Lease:
-        """Return the row as a value."""
-        return Lease(self.name, self.holder, self.expires, self.url, self.fencing)
 
 
 class CatalogueModel(Base):
@@ -187,10 +168,3 @@ class CatalogueModel(Base):
     created: Mapped[float]
     changed: Mapped[float]
     data: Mapped[dict[str, Any]] = mapped_column(JSON())
-
-    def to_row(self) -> CatalogueRow:
-        """Return the row as a value."""
-        return CatalogueRow(self.id, self.owner, self.kind, self.name, self.created, self.changed, self.data)
-
-
-JOB_FIELDS = tuple(each.name for each in fields(JobRow))

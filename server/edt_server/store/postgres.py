@@ -41,12 +41,7 @@ SELECT set_config('lock_timeout', '{{lock_timeout}}', true),
 
 
 def postgres_engine(url: URL, to_json: Any) -> Engine:
-    """Return an engine for a PostgreSQL URL, without connecting.
-
-    Raises:
-        StoreError: a driver that is not psycopg (version 3).
-        ImportError: psycopg is not installed.
-    """
+    """Return an engine for a PostgreSQL URL, without connecting. ImportError when psycopg is not installed."""
     if url.drivername not in _DRIVERS:
         raise StoreError(
             f"The job store speaks with PostgreSQL through psycopg, not {url.drivername}.",
@@ -71,7 +66,7 @@ def postgres_engine(url: URL, to_json: Any) -> Engine:
 
 
 def check_encoding(connection: Connection) -> None:
-    """StoreError for a database that cannot hold every text."""
+    """Raise StoreError for a database that cannot hold every text."""
     encoding = connection.exec_driver_sql("SELECT current_setting('server_encoding')").scalar_one()
     if encoding != "UTF8":
         raise StoreError(

@@ -14,7 +14,6 @@ class JobRow:
     """One job. Times are seconds since the epoch (UTC).
 
     Attributes:
-        spec: as submitted.
         settings: the present values of the settings that may change.
         attempt: fencing number of the newest supervisor, 0 before the first.
         message: one sentence about the state, "" when the state is enough.
@@ -51,22 +50,13 @@ class JobRow:
 
     @property
     def supervised(self) -> bool:
-        """Return True while a supervisor is responsible for the job.
-
-        False before it starts, and after its supervisor was found dead.
-        """
+        """Return True from the start of a supervisor until it is found dead."""
         return bool(self.public_key)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The core as it was after event number `seq`.
-
-    Attributes:
-        seq: the newest event it includes.
-        version: format of `data`. A snapshot of an unknown version is ignored.
-        created: seconds since the epoch.
-    """
+    """The core as it was after event number `seq`. A snapshot of an unknown `version` is ignored."""
 
     seq: int
     version: str
@@ -79,8 +69,7 @@ class Lease:
     """A right that one process at a time may hold.
 
     Attributes:
-        name: of the right.
-        holder: the process that holds it, None when it was released.
+        holder: None when it was released.
         expires: seconds since the epoch. From then on any process may take it.
         url: where the holder can be reached, "" when it gave none.
         fencing: grows with every take and never shrinks, so that an earlier holder is recognised.

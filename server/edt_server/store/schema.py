@@ -24,7 +24,7 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def config(connection: Connection) -> Config:
-    """Alembic's configuration for this connection (see migrations/env.py)."""
+    """Return alembic's configuration for this connection (see migrations/env.py)."""
     made = Config()
     made.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     made.attributes["connection"] = connection
@@ -32,19 +32,14 @@ def config(connection: Connection) -> Config:
 
 
 def revision(connection: Connection) -> str | None:
-    """Revision of the database, None for an empty one."""
+    """Return the revision of the database, None for an empty one."""
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
 
 def migrate(connection: Connection, backups: Path | None = None) -> None:
-    """Migrate the database to the newest revision, within the connection's transaction.
+    """Migrate the database to the newest revision, within the connection's transaction, which has written nothing.
 
-    Args:
-        connection: in a transaction that has written nothing.
-        backups: folder for a dump of PostgreSQL, None for no dump. SQLite's copy is next to the file.
-
-    Raises:
-        StoreError: a newer release wrote it, there is no room for a backup, or the migration failed. Roll back then.
+    PostgreSQL is dumped into the folder `backups`, where one is given. After a StoreError the caller rolls back.
     """
     settings = config(connection)
     scripts = ScriptDirectory.from_config(settings)

@@ -22,7 +22,7 @@ from edt_sdk.schemas.job import JobState
 from edt_server.store import schema
 from edt_server.store.engine import make_engine
 from edt_server.store.errors import damaged, explain, passing
-from edt_server.store.models import CatalogueModel, EventModel, JobModel, LeaseModel, SnapshotModel
+from edt_server.store.models import CatalogueModel, EventModel, JobModel, SnapshotModel
 from edt_server.store.postgres import WRITING, check_encoding
 from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot, Use
 from edt_server.store.writer import Writer
@@ -52,11 +52,7 @@ class Store:
         """Open the store at a SQLAlchemy URL, creating it or migrating it to the newest revision.
 
         Before a migration an SQLite file is copied next to itself. A PostgreSQL database is dumped into the folder
-        `backups` where one is given and pg_dump is installed.
-
-        Raises:
-            StoreUnavailable: it cannot be reached now.
-            StoreError: it is damaged, was written by a newer release, or cannot be migrated. It is left as it is.
+        `backups` where one is given and pg_dump is installed. After a StoreError the store is as it was.
         """
         engine = make_engine(url)
         try:
@@ -89,11 +85,7 @@ class Store:
         with self._turn.lock:
             self._turn.thread = me
             try:
-                with (
-                    self._told(),
-                    Session(self._writing, expire_on_commit=False) as session,
-                    session.begin(),
-                ):
+                with self._told(), Session(self._writing, expire_on_commit=False) as session, session.begin():
                     writer = Writer(session)
                     if self._check is not None:
                         # Inside the transaction: the lease could change hands between a check before it and the commit
@@ -112,8 +104,7 @@ class Store:
     def job(self, job_id: str) -> JobRow | None:
         """Return the job with this id, None when there is none."""
         with self._reading() as session:
-            model = session.get(JobModel, job_id)
-            return None if model is None else model.to_row()
+            return Writer(session).job(job_id)
 
     def jobs(
         self,
@@ -124,14 +115,9 @@ class Store:
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobRow]:
-        """Return jobs, newest first, optionally only those with this `owner` and in some `states`.
+        """Return at most `limit` jobs, newest first, optionally only jobs of an owner, in some states, or with a tag.
 
-        Args:
-            owner: only this owner's jobs. None for all.
-            states: only jobs in these states. None for all.
-            tag: only jobs with this tag. None for all.
-            before: (time of creation, id) of a job, for paging: only jobs after it in this order.
-            limit: at most so many.
+        `before` is (time of creation, id) of a job, for paging: only jobs after it in this order.
         """
         query = select(JobModel).order_by(JobModel.created.desc(), JobModel.id.desc()).limit(limit)
         if before is not None:
@@ -147,7 +133,7 @@ class Store:
             values = each(tags).table_valued("value")
             query = query.where(select(values.c.value).where(values.c.value == tag).exists())
         with self._reading() as session:
-            return [model.to_row() for model in session.scalars(query)]
+            return [model.value(JobRow) for model in session.scalars(query)]
 
     def names(self) -> dict[str, str]:
         """Return the name of every job by its id, without reading whole rows."""
@@ -156,15 +142,13 @@ class Store:
             name = type_coerce(JobModel.spec, JSON)["name"].as_string()
             return {row[0]: row[1] for row in session.execute(select(JobModel.id, name))}
 
-    def entries(self, owner: str, kind: str | None = None, name: str | None = None) -> list[CatalogueRow]:
-        """Return the catalogue entries of an owner, sorted by name, optionally only those with this kind or name."""
+    def entries(self, owner: str, kind: str | None = None) -> list[CatalogueRow]:
+        """Return the catalogue entries of an owner, sorted by name, optionally only those of this kind."""
         query = select(CatalogueModel).where(CatalogueModel.owner == owner)
         if kind is not None:
             query = query.where(CatalogueModel.kind == kind)
-        if name is not None:
-            query = query.where(CatalogueModel.name == name)
         with self._reading() as session:
-            found = [model.to_row() for model in session.scalars(query)]
+            found = [model.value(CatalogueRow) for model in session.scalars(query)]
         # By code point, as no database's collation is another's.
         return sorted(found, key=lambda row: (row.name, row.kind))
 
@@ -192,7 +176,6 @@ class Store:
         jobs: Iterable[str] | None = None,
         kinds: Iterable[str] | None = None,
         after: int = 0,
-        until: int | None = None,
         limit: int | None = None,
     ) -> list[Event]:
         """Return events with seq > `after`, oldest first. The other arguments, where given, restrict them further.
@@ -200,8 +183,6 @@ class Store:
         With `limit` the time grows with the size of the answer only, however many events lie before and after it.
         """
         query = select(EventModel).order_by(EventModel.seq)
-        if until is not None:
-            query = query.where(EventModel.seq <= until)
         if job is not None:
             query = query.where(EventModel.job == job)
         if jobs is not None:
@@ -212,7 +193,7 @@ class Store:
             if limit is not None and job is None and (kinds is not None or jobs is not None):
                 return _page(session, query, after, limit)
             found = session.scalars(query.where(EventModel.seq > after).limit(limit))
-            return [model.to_event() for model in found]
+            return [model.value(Event) for model in found]
 
     def newest(self) -> int:
         """Return the number of the newest event, 0 when there is none."""
@@ -223,13 +204,12 @@ class Store:
         """Return the newest snapshot of the core, None when there is none."""
         with self._reading() as session:
             model = session.scalar(select(SnapshotModel).order_by(SnapshotModel.seq.desc()).limit(1))
-            return None if model is None else model.to_snapshot()
+            return None if model is None else model.value(Snapshot)
 
     def lease(self, name: str) -> Lease | None:
         """Return the lease with that name, None when it was never taken. Its `expires` shows whether it still holds."""
         with self._reading() as session:
-            model = session.get(LeaseModel, name)
-            return None if model is None else model.to_lease()
+            return Writer(session).lease(name)
 
     @contextmanager
     def _reading(self) -> Iterator[Session]:
@@ -261,7 +241,7 @@ def _page(session: Session, query: Select[Any], after: int, limit: int) -> list[
     found: list[Event] = []
     while after < newest and len(found) < limit:
         window = query.where(EventModel.seq > after, EventModel.seq <= after + width).limit(limit - len(found))
-        found += [model.to_event() for model in session.scalars(window)]
+        found += [model.value(Event) for model in session.scalars(window)]
         after, width = after + width, 2 * width
     return found
 

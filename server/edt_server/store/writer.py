@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.wire.control import ProcessIdentity
-from edt_server.store.models import JOB_FIELDS, CatalogueModel, EventModel, JobModel, LeaseModel, SnapshotModel
+from edt_server.store.models import CatalogueModel, EventModel, JobModel, LeaseModel, SnapshotModel
 from edt_server.store.rows import CatalogueRow, JobRow, Lease
 from edt_server.store.schema import VERSION_TABLE
 
@@ -27,43 +27,35 @@ class Writer:
     def job(self, job_id: str) -> JobRow | None:
         """Return the job as this transaction sees it, None when there is none."""
         model = self._session.get(JobModel, job_id)
-        return None if model is None else model.to_row()
+        return None if model is None else model.value(JobRow)
 
     def add_job(self, row: JobRow) -> None:
         """Add a job. Conflict when the id is taken."""
         if self._session.get(JobModel, row.id) is not None:
             raise Conflict(f"There is a job {row.id} already.", job=row.id)
-        self._session.add(JobModel(**{name: getattr(row, name) for name in JOB_FIELDS}))
+        self._session.add(JobModel(**{name: getattr(row, name) for name in row.__slots__}))
         self._session.flush()
 
     def update_job(self, job_id: str, **changes: Any) -> JobRow:
-        """Change fields of a job and return it as it is then.
-
-        Raises:
-            TypeError: a name that is no field of `JobRow`, or `id`, which never changes.
-            NotFound: no such job.
-        """
-        unknown = [name for name in changes if name not in JOB_FIELDS or name == "id"]
+        """Change fields of a job and return it as it is then. TypeError for no field of `JobRow`, or for `id`."""
+        unknown = [name for name in changes if name not in JobRow.__slots__ or name == "id"]
         if unknown:
             raise TypeError(f"update_job() cannot set {', '.join(unknown)}")
         model = self._model(job_id)
         for name, value in changes.items():
             setattr(model, name, value)
         self._session.flush()
-        return model.to_row()
+        return model.value(JobRow)
 
     def delete_job(self, job_id: str) -> None:
-        """Delete a job's row. NotFound when there is none.
-
-        Its events stay, with its id: the timeline and the core's replay need every slot change there was.
-        """
+        """Delete a job's row. Its events stay: the timeline and the core's replay need every slot change there was."""
         self._session.delete(self._model(job_id))
         self._session.flush()
 
     def entry(self, entry_id: str) -> CatalogueRow | None:
         """Return the catalogue entry as this transaction sees it, None when there is none."""
         model = self._session.get(CatalogueModel, entry_id)
-        return None if model is None else model.to_row()
+        return None if model is None else model.value(CatalogueRow)
 
     def add_entry(self, row: CatalogueRow) -> None:
         """Add a thing to the catalogue. Conflict when its owner has one of that kind and name, or the id is taken."""
@@ -76,14 +68,14 @@ class Writer:
         self._session.flush()
 
     def update_entry(self, entry_id: str, data: dict[str, Any], changed: float) -> CatalogueRow:
-        """Replace the data of a catalogue entry and return the new row. NotFound when there is no such entry."""
+        """Replace the data of a catalogue entry and return the new row."""
         model = self._entry(entry_id)
         model.data, model.changed = data, changed
         self._session.flush()
-        return model.to_row()
+        return model.value(CatalogueRow)
 
     def delete_entry(self, entry_id: str) -> None:
-        """Remove a thing from the catalogue. NotFound when there is none."""
+        """Remove a thing from the catalogue."""
         self._session.delete(self._entry(entry_id))
         self._session.flush()
 
@@ -102,16 +94,15 @@ class Writer:
         `data` must be JSON (TypeError otherwise). The returned event carries it as a later read will: tuples are lists,
         NaN is null.
         """
-        return self.append_all([{"kind": kind, "job": job, "data": data, "time": time, "cause": cause, "text": text}])[
-            0
-        ]
+        row = {"kind": kind, "job": job, "data": data, "time": time, "cause": cause, "text": text}
+        return self.append_all([row])[0]
 
     def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
         """Add events in order, each with the arguments of `append`, in one statement: a decision may make many."""
         models = [EventModel(**{**row, "data": _as_read(row["data"])}) for row in rows]
         self._session.add_all(models)
         self._session.flush()
-        return [model.to_event() for model in models]
+        return [model.value(Event) for model in models]
 
     def put_snapshot(self, seq: int, version: str, data: bytes) -> None:
         """Keep the core as it is after event `seq`, in place of the snapshot there was."""
@@ -123,7 +114,7 @@ class Writer:
     def lease(self, name: str) -> Lease | None:
         """Return the lease as this transaction sees it, None when it was never taken."""
         model = self._session.get(LeaseModel, name)
-        return None if model is None else model.to_lease()
+        return None if model is None else model.value(Lease)
 
     def take_lease(
         self,
@@ -137,15 +128,8 @@ class Writer:
     ) -> Lease | None:
         """Take a free lease and return it. None when another take still holds, even a take by this very process.
 
-        `renew_lease` is the way to keep a lease that is held.
-
-        Args:
-            name: name of the right.
-            holder: the process that takes it.
-            now: the time, seconds since the epoch.
-            expires: the end of the lease, seconds since the epoch.
-            url: where the holder can be reached.
-            dead: fencing token of a lease with a holder that is known to be dead, so that it is free before it expires.
+        `renew_lease` is the way to keep a lease that is held. `now` and `expires` are seconds since the epoch. `dead`
+        is the fencing token of a lease with a holder that is known to be dead, so that it is free before it expires.
         """
         model = self._session.get(LeaseModel, name)
         if model is None:
@@ -153,32 +137,28 @@ class Writer:
             self._session.add(model)
         # The fencing token of the dead holder, not only its death: since that verdict another process may have taken
         # the lease (docs/decisions/034).
-        elif not model.to_lease().free(now) and model.fencing != dead:
+        elif not model.value(Lease).free(now) and model.fencing != dead:
             return None
         model.holder, model.expires, model.url, model.fencing = holder, expires, url, model.fencing + 1
         self._session.flush()
-        return model.to_lease()
+        return model.value(Lease)
 
-    def renew_lease(self, name: str, fencing: int, *, expires: float, url: str | None = None) -> bool:
-        """Extend the lease taken with `fencing` until `expires`.
-
-        False when it was taken again or released in the meantime.
+    def renew_lease(self, name: str, fencing: int, *, expires: float) -> bool:
+        """Extend the lease taken with `fencing` until `expires`. False when it is no longer held.
 
         A lease that expired and was not taken again is still held, because no other process can have acted on it.
         """
-        model = self._session.get(LeaseModel, name)
-        if model is None or model.fencing != fencing or model.holder is None:
+        model = self._held(name, fencing)
+        if model is None:
             return False
         model.expires = expires
-        if url is not None:
-            model.url = url
         self._session.flush()
         return True
 
     def release_lease(self, name: str, fencing: int) -> bool:
         """Release the lease taken with `fencing`. False when it was no longer held."""
-        model = self._session.get(LeaseModel, name)
-        if model is None or model.fencing != fencing or model.holder is None:
+        model = self._held(name, fencing)
+        if model is None:
             return False
         model.holder, model.expires, model.url = None, 0.0, ""
         self._session.flush()
@@ -187,6 +167,11 @@ class Writer:
     def probe(self) -> None:
         """Write something that changes nothing. The commit then shows whether the store is writable."""
         self._session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = version_num"))
+
+    def _held(self, name: str, fencing: int) -> LeaseModel | None:
+        """Return the lease taken with `fencing`, None when it was taken again or released in the meantime."""
+        model = self._session.get(LeaseModel, name)
+        return None if model is None or model.fencing != fencing or model.holder is None else model
 
     def _entry(self, entry_id: str) -> CatalogueModel:
         model = self._session.get(CatalogueModel, entry_id)

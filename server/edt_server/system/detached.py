@@ -20,17 +20,9 @@ _SERVER_NAMES = frozenset({"JUPYTER_TOKEN", "JUPYTER_PASSWORD", "CONFIGPROXY_AUT
 def start_detached(
     module: str, arguments: Sequence[str], *, folder: Path, log: Path, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start `python -m module arguments…` with this interpreter. The caller reaps it.
+    """Start `python -m module arguments…` with this interpreter in `folder`. The caller reaps it.
 
-    Args:
-        module: a module of this package.
-        arguments: its arguments.
-        folder: its working directory.
-        log: file that stdout and stderr are appended to, 0600 where it is new.
-        stdin: a descriptor, none by default.
-
-    Raises:
-        OSError: the folder is missing, or the system is out of disk space or processes.
+    `log` is the file that stdout and stderr are appended to, 0600 where it is new.
     """
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:

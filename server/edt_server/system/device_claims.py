@@ -39,13 +39,9 @@ class DeviceClaim(msgspec.Struct, frozen=True):
 
 
 class DeviceClaims:
-    """The claims of this store, with a view of the other stores' claims.
+    """The claims of this store (identified by `data_dir`), with a view of the other stores' claims.
 
-    Args:
-        data_dir: identifies the store.
-        runtime_dir: the folder of the jobs' locks.
-        me: this server.
-        folder: the folder of all claims on this machine, None for the account's own.
+    `runtime_dir` has the jobs' locks, `folder` all claims on this machine, None for the account's own.
     """
 
     def __init__(self, data_dir: Path, runtime_dir: Path, me: ProcessIdentity, folder: Path | None = None) -> None:

@@ -40,12 +40,7 @@ class Interpreters:
         self._known: dict[tuple[str, float], Interpreter] = {}
 
     async def choose(self, spec: JobSpec) -> Interpreter:
-        """Return the interpreter that `spec` will run in.
-
-        Raises:
-            Unprocessable: it does not answer, lacks `edt_sdk`, or has another minor version than the job was written
-                for.
-        """
+        """Return the interpreter that `spec` will run in. Unprocessable when the job cannot run there."""
         named = await asyncio.to_thread(_usable, spec.python)
         chosen = await self._ask(named or self._default)
         if spec.python_version and _minor(spec.python_version) != chosen.version:

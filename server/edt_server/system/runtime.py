@@ -14,8 +14,8 @@ import os
 import socket
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_server.system.private_files import make_private_dir, write_private
@@ -29,9 +29,6 @@ def runtime_dir(parent: Path, data_dir: Path) -> Path:
 
     All servers of this host use the same one for a data folder, whatever each would choose, because jobs have their
     locks in it. The first server chooses, and writes the path into the data folder.
-
-    Raises:
-        EdtError: the folder exists and belongs to another account or is open to others.
     """
     chosen = data_dir / "control" / f"runtime-{socket.gethostname()}"
     with contextlib.suppress(OSError, ValueError, EdtError):  # not chosen yet, or no longer usable
@@ -78,63 +75,50 @@ def leave_runtime_dir(place: Path) -> None:
         place.rmdir()
 
 
-class ServerLock:
-    """The lock of the one server that runs the jobs of a data folder. The system frees it when that process ends."""
+@contextlib.contextmanager
+def server_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of the one server that runs the jobs of a data folder. The system frees it when that process ends.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = -1
+    Never waits. ServerUnreachable has the process that holds it. At the end an empty folder is removed.
+    """
+    descriptor = _locked(path)
+    # The race with the end of a holder: a lock on a file that has lost its name would let a second server lock a new
+    # file.
+    while not _is_file(descriptor, path):
+        os.close(descriptor)
+        descriptor = _locked(path)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        yield
+    finally:
+        # Removed before it is unlocked: afterwards the file could already be another server's.
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # running jobs have their sockets in it
+            path.parent.rmdir()
+        # Unlocked explicitly: a process that is just being started still has a copy of the descriptor.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
-    def acquire(self) -> None:
-        """Take the lock, or raise ServerUnreachable with the process that has it. Never waits."""
-        while self._descriptor < 0:
-            descriptor = self._try()
-            # The race with `release`: a lock on a file that has lost its name would let a second server lock a new
-            # file.
-            if self._is_the_file(descriptor):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, str(os.getpid()).encode())
-                self._descriptor = descriptor
-            else:  # its last holder removed it after it was opened here and before it was locked
-                os.close(descriptor)
 
-    def _try(self) -> int:
-        private_dir(self._path.parent)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
-            os.close(descriptor)
-            raise ServerUnreachable(
-                f"Another Jupyter Server (pid {holder or 'unknown'}) runs the jobs of this data folder.",
-                hint="Use that one, or set another c.EdtApp.data_dir; this server takes over when the other ends.",
-            ) from None
-        return descriptor
+def _locked(path: Path) -> int:
+    """Open and lock the file. Return its descriptor."""
+    private_dir(path.parent)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise ServerUnreachable(
+            f"Another Jupyter Server (pid {holder or 'unknown'}) runs the jobs of this data folder.",
+            hint="Use that one, or set another c.EdtApp.data_dir; this server takes over when the other ends.",
+        ) from None
+    return descriptor
 
-    def _is_the_file(self, descriptor: int) -> bool:
-        try:
-            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
-        except FileNotFoundError:
-            return False
 
-    def release(self) -> None:
-        """Release the lock for the next server, and remove an empty folder."""
-        if self._descriptor >= 0:
-            # Removed before it is unlocked: afterwards the file could already be another server's.
-            self._path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # running jobs have their sockets in it
-                self._path.parent.rmdir()
-            # Unlocked explicitly: a process that is just being started still has a copy of the descriptor.
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __enter__(self) -> ServerLock:
-        self.acquire()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+def _is_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -6,11 +6,12 @@ offers: CUDA_VISIBLE_DEVICES, the CPU affinity and the cgroup's CPU quota are re
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count as numbers
@@ -28,13 +29,9 @@ _QUERY_SECONDS = 20.0  # a driver that is not loaded yet takes some
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The resources of a host.
+    """The resources of a host: GPUs as `nvidia-smi` numbers them, CPU cores that may be kept busy.
 
-    Attributes:
-        name: unique among the hosts.
-        gpus: indices of its GPUs, as `nvidia-smi` numbers them.
-        cores: CPU cores that may be kept busy.
-        offers: the slots it offers without a formula of the plan. 0 means a slot per GPU, or per core without GPUs.
+    `offers` is the slots without a formula of the plan. 0 means a slot per GPU, or per core without GPUs.
     """
 
     name: str
@@ -43,11 +40,11 @@ class Host:
     offers: int = 0
 
 
-def find_host(count: int = 0, name: str | None = None) -> Host:
+def find_host(count: int = 0) -> Host:
     """Return the resources of this host. Without a formula of the plan it offers `count` slots, 0 for all.
 
-    To offer CPU slots on a machine with GPUs start the server with CUDA_VISIBLE_DEVICES="". `name` is the system's by
-    default. Unprocessable when `count` is negative.
+    To offer CPU slots on a machine with GPUs start the server with CUDA_VISIBLE_DEVICES="". Unprocessable when `count`
+    is negative.
     """
     if count < 0:
         raise Unprocessable(
@@ -56,26 +53,17 @@ def find_host(count: int = 0, name: str | None = None) -> Host:
     gpus = find_gpus()
     if gpus and count > len(gpus):
         log.warning("%d slots were asked for, but there are %d GPUs: one slot per GPU", count, len(gpus))
-    return Host(socket.gethostname() if name is None else name, gpus, usable_cores(), count)
-
-
-def find_slots(count: int = 0, host: str | None = None) -> tuple[Slot, ...]:
-    """Return this host's slots under the default plan: one per GPU, at most `count`, else `count` CPU slots."""
-    return plan_slots(Plan(), [find_host(count, host)])
+    return Host(socket.gethostname(), gpus, usable_cores(), count)
 
 
 def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -> tuple[Slot, ...]:
-    """Return the slots of the hosts under the plan, by id. Pure.
+    """Return the slots of the hosts (numbered in their order) under the plan's resource groups, by id. Pure.
 
     A host belongs to the resource group that names it, else to the group that names no host. Without either it offers
     no slots. A group's formula gives the number of slots of each of its hosts, on its GPUs in turn, unless it counts
     cores. Several slots may then share a GPU. Without a formula a host offers its own number.
 
-    Args:
-        plan: only its resource groups count.
-        hosts: in the order in which their slots are numbered.
-        before: the slots so far. Slots that stay on the same host and device keep their ids, and new slots get unused
-            ids.
+    Slots that stay on the same host and device as `before` keep their ids, and new slots get unused ids.
     """
     kept: dict[tuple[str, str], list[Slot]] = {}
     for slot in sorted(before, reverse=True):
@@ -83,16 +71,13 @@ def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -
     taken = {slot.id for slot in before}
     fresh = (number for number in numbers() if number not in taken)
     slots: list[Slot] = []
+    rest = next((group for group in plan.resource_groups if not group.hosts), None)
     for host in hosts:
-        for device in _devices(host, _group_of(host, plan)):
+        named = next((group for group in plan.resource_groups if host.name in group.hosts), rest)
+        for device in _devices(host, named):
             old = kept.get((host.name, device))
             slots.append(old.pop() if old else Slot(id=next(fresh), host=host.name, device=device))
     return tuple(sorted(slots))
-
-
-def _group_of(host: Host, plan: Plan) -> ResourceGroup | None:
-    rest = next((group for group in plan.resource_groups if not group.hosts), None)
-    return next((group for group in plan.resource_groups if host.name in group.hosts), rest)
 
 
 def _devices(host: Host, group: ResourceGroup | None) -> Iterator[str]:
@@ -110,17 +95,13 @@ def _devices(host: Host, group: ResourceGroup | None) -> Iterator[str]:
     yield from (f"cuda:{host.gpus[n % len(host.gpus)]}" if on_gpus else "cpu" for n in range(count))
 
 
-def threads_per_slot(slots: int | Sized) -> int:
+def threads_per_slot(slots: int) -> int:
     """Return the intra-op threads of a worker when every slot is used: usable cores ÷ slots, at least 1."""
-    number = slots if isinstance(slots, int) else len(slots)
-    return max(1, usable_cores() // max(1, number))
+    return max(1, usable_cores() // max(1, slots))
 
 
 def find_gpus() -> tuple[int, ...]:
-    """Return the indices of the GPUs this process may use, as `nvidia-smi` numbers them. Empty when there are none.
-
-    A missing or failing tool means no GPUs, and is logged once.
-    """
+    """Return the indices of the GPUs this process may use. A missing or failing tool means none, and is logged once."""
     try:
         answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError) as wrong:
@@ -173,27 +154,12 @@ def _quota(proc: Path, cgroups: Path) -> float | None:
         for folder in (inner, *inner.parents):
             if not folder.is_relative_to(root):
                 break
-            limit = _limit_v2(folder) if not controllers else _limit_v1(folder)
-            if limit is not None:
-                quotas.append(limit)
+            files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+            with contextlib.suppress(OSError):
+                quota, period = " ".join((folder / file).read_text() for file in files).split()
+                if quota != "max" and int(quota) >= 0:
+                    quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
-
-
-def _limit_v2(folder: Path) -> float | None:
-    try:
-        quota, period = (folder / "cpu.max").read_text().split()
-    except OSError:
-        return None
-    return None if quota == "max" else int(quota) / int(period)
-
-
-def _limit_v1(folder: Path) -> float | None:
-    try:
-        quota = int((folder / "cpu.cfs_quota_us").read_text())
-        period = int((folder / "cpu.cfs_period_us").read_text())
-    except OSError:
-        return None
-    return None if quota < 0 else quota / period
 
 
 def _why(wrong: OSError | subprocess.SubprocessError) -> str:

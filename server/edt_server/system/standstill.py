@@ -32,9 +32,7 @@ class StandstillWatch:
     def stands_still(self, process: ProcessIdentity, now: float) -> bool:
         """Return whether it has been stopped since a look at least `SEEN` before this one, and has not run since.
 
-        Args:
-            process: the process to look at. A process that is not visible from here is not known to be stopped.
-            now: monotonic seconds of this look.
+        `now` is monotonic seconds. A process that is not visible from here is not known to be stopped.
         """
         marks = stopped(process)
         seen = None if marks is None else (process, marks)

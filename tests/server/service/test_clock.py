@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -159,10 +160,11 @@ async def test_the_clock_tells_when_it_is_due_and_is_asked_anew_after_a_change()
         told.set()
         return []
 
-    async def next_wake():
+    async def read(asked, *_):
+        assert asked is next_tell
         return wakes.pop(0) if wakes else None
 
-    clock = Clock(change, next_wake)
+    clock = Clock(SimpleNamespace(change=change, read=read, ledger=None))
     clock.start()
     while len(wakes) == 2:
         await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edt_sdk.schemas.job import JobProgress
-from edt_server.service.forecast_rates import ForecastRates
+from edt_server.service.forecast import ForecastRates
 
 
 def test_a_job_ends_when_its_updates_are_done_at_its_pace_give_or_take():

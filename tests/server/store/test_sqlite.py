@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from edt_server.store import Store, StoreError, sqlite_url
 from edt_server.store import engine as engine_module
-from edt_server.store.filesystem import network_filesystem
+from edt_server.store.engine import network_filesystem
 
 url_of = sqlite_url  # short for what every test needs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
-from edt_server.system.runtime import ServerLock, leave_runtime_dir, private_dir, runtime_dir
+from edt_server.system.runtime import leave_runtime_dir, private_dir, runtime_dir, server_lock
 
 
 def test_nothing_of_it_is_left_when_nothing_is_in_it(tmp_path):
@@ -60,10 +60,9 @@ def test_also_where_the_temporary_folder_is_as_deep(tmp_path, monkeypatch):
 
 
 def test_the_lock_is_free_again_when_its_holder_lets_go(tmp_path):
-    first, second = ServerLock(tmp_path / "lock"), ServerLock(tmp_path / "lock")
     (tmp_path / "keeps the folder").touch()
-    with first, pytest.raises(ServerUnreachable):
-        second.acquire()
-    with second:
+    with server_lock(tmp_path / "lock"), pytest.raises(ServerUnreachable), server_lock(tmp_path / "lock"):
+        raise AssertionError("two servers hold the lock")
+    with server_lock(tmp_path / "lock"):
         assert (tmp_path / "lock").read_text() == str(os.getpid())
     assert not (tmp_path / "lock").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import Plan, ResourceGroup
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.system import slots
-from edt_server.system.slots import Host, find_gpus, find_host, find_slots, plan_slots, threads_per_slot, usable_cores
+from edt_server.system.slots import Host, find_gpus, find_host, plan_slots, threads_per_slot, usable_cores
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +38,12 @@ def nvidia_smi(tmp_path):
         program.chmod(0o755)
 
     return install
+
+
+def find_slots(count=0, host=None):
+    """Return this host's slots under the default plan."""
+    found = find_host(count)
+    return plan_slots(Plan(), [replace(found, name=host or found.name)])
 
 
 GPUS = "0, GPU-aaaa1111-0\n1, GPU-bbbb2222-0\n2, GPU-bbbb3333-0"
@@ -125,7 +132,6 @@ class TestThreads:
     def test_cores_divided_by_slots(self, monkeypatch, number, expected):
         monkeypatch.setattr(slots, "usable_cores", lambda: 8)
         assert threads_per_slot(number) == expected
-        assert threads_per_slot(find_slots(number) if number else ()) == expected
 
 
 class TestCores:
@@ -240,5 +246,5 @@ class TestUnderAPlan:
 
     def test_this_host(self, nvidia_smi):
         nvidia_smi(GPUS)
-        assert find_host(0, "h") == Host("h", (0, 1, 2), usable_cores(), 0)
+        assert replace(find_host(0), name="h") == Host("h", (0, 1, 2), usable_cores(), 0)
         assert find_host(2).name == socket.gethostname()

@@ -82,7 +82,7 @@ def test_a_change_leaves_the_other_fields(store, job_row):
     assert store.job("job-1") == row
 
 
-@pytest.mark.parametrize("name", ["colour", "id", "to_row", "metadata"])
+@pytest.mark.parametrize("name", ["colour", "id", "value", "metadata"])
 def test_only_fields_of_a_row_can_be_changed(store, job_row, name):
     with store.write() as writer:
         writer.add_job(job_row())
