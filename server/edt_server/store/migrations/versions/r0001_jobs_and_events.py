@@ -10,6 +10,8 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:
@@ -56,3 +58,9 @@ def upgrade() -> None:
     )
     op.create_index("ix_edt_events_job", "edt_events", ["job", "seq"])
     op.create_index("ix_edt_events_kind", "edt_events", ["kind", "seq"])
+
+
+def downgrade() -> None:
+    """Drop both tables."""
+    op.drop_table("edt_events")
+    op.drop_table("edt_jobs")

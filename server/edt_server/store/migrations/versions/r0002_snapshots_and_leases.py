@@ -7,6 +7,8 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:
@@ -26,3 +28,9 @@ def upgrade() -> None:
         sa.Column("url", sa.Text(), nullable=False),
         sa.Column("fencing", sa.BigInteger(), nullable=False),
     )
+
+
+def downgrade() -> None:
+    """Drop both tables."""
+    op.drop_table("edt_leases")
+    op.drop_table("edt_core_snapshots")

@@ -7,6 +7,8 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:
@@ -22,3 +24,8 @@ def upgrade() -> None:
         sa.Column("data", sa.JSON(), nullable=False),
     )
     op.create_index("ix_edt_catalogue_name", "edt_catalogue", ["owner", "kind", "name"], unique=True)
+
+
+def downgrade() -> None:
+    """Drop the table."""
+    op.drop_table("edt_catalogue")

@@ -10,6 +10,8 @@ from sqlalchemy.types import TypeEngine
 
 revision = "0004"
 down_revision = "0003"
+branch_labels = None
+depends_on = None
 
 _COLUMNS: dict[str, TypeEngine[Any]] = {
     "priority": sa.Integer(),
@@ -31,3 +33,15 @@ def upgrade() -> None:
         batch.alter_column("settings", existing_type=sa.JSON(), nullable=False)
         for name in _COLUMNS:
             batch.drop_column(name)
+
+
+def downgrade() -> None:
+    """Move the values back. Notes and tags are lost."""
+    for name, kind in _COLUMNS.items():
+        op.add_column("edt_jobs", sa.Column(name, kind))
+    values = {name: _JOBS.c.settings[name].as_string() for name in _COLUMNS}
+    op.execute(_JOBS.update().values({name: sa.cast(values[name], kind) for name, kind in _COLUMNS.items()}))
+    with op.batch_alter_table("edt_jobs") as batch:
+        batch.drop_column("settings")
+        for name, kind in _COLUMNS.items():
+            batch.alter_column(name, existing_type=kind, nullable=False)
