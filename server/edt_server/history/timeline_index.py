@@ -1,26 +1,56 @@
-"""Keep the timeline up to date: take each event once, and answer for any window of rows from what was kept.
+"""Keep the allocation timeline: which job had how many slots when, and why that changed. Pure.
 
-Pure. The rows equal those of `timeline.allocation`, to the event, and a property test compares the two. A row holds
-changes, not all slots of all jobs. Some rows also hold the whole state, less often the larger it is. A window therefore
-costs as much as it contains, and memory grows with changes, not with changes × jobs.
+Each event is taken once, and any window of rows is computed from what was kept. The index reads decisions (granted,
+revoked, released, gone) and never evaluates the rule again, so it stays true when the rule changes. Invariant of every
+row: the slots of all jobs + `free` = `capacity`, except for slots that were taken away while a job was still in them.
+
+An entry holds changes, not all slots of all jobs. Some entries also hold the whole state, less often the larger it is.
+A window therefore costs as much as it contains, and memory grows with changes, not with changes × jobs.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_server.history.timeline import TimelineRow, tell
+from edt_server.history.story import because, between_trainings
 
 KINDS = kinds.INPUTS | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED}
 # Rows between two states: computing a row from the state before it costs about as much as copying that state.
 _LEAST_APART = 32
 _APART_BY_JOB = 4
+
+
+class TimelineRow(TypedDict):
+    """The allocation from one instant on, as it goes into JSON.
+
+    Attributes:
+        time: seconds since the epoch of the event that changed it.
+        seq: that event's number.
+        slots: slots each job occupies, without jobs that have none. A slot counts until its job has left it.
+        leaving: how many of these slots each job was asked to give back.
+        free: slots without a job.
+        capacity: slots there are.
+        settled: True when nothing is in transit: every job has exactly what it is entitled to.
+        cause: kind of the event that changed it.
+        text: one sentence.
+    """
+
+    time: float
+    seq: int
+    slots: dict[str, int]
+    leaving: dict[str, int]
+    free: int
+    capacity: int
+    settled: bool
+    cause: str
+    text: str
 
 
 class _Entry(NamedTuple):
@@ -261,3 +291,15 @@ def _set(counts: dict[str, int], job: str, number: int) -> None:
         counts[job] = number
     else:
         counts.pop(job, None)
+
+
+def tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> str:
+    """Return a sentence about an input of the core and the decisions that followed from it."""
+    revoked = Counter(event.job or "" for event in decisions if event.kind == kinds.SLOT_REVOKED)
+    granted = Counter(event.job or "" for event in decisions if event.kind == kinds.SLOT_GRANTED)
+    own = between_trainings(cause) or cause.kind == kinds.JOB_SUSPENDED
+    verb = "gives back" if own else "is asked for"
+    parts = [f"{names(job)} {verb} {number}" for job, number in revoked.items()]
+    parts += [f"{names(job)} gets {number}" for job, number in granted.items()]
+    what = because(cause, names=names)
+    return f"{what}: {', '.join(parts)}" if parts else what

@@ -1,46 +1,13 @@
-"""Compute the allocation timeline: which job had how many slots when, and why that changed.
-
-Pure: from the event list to rows. It reads decisions (granted, revoked, released, gone) and never evaluates the rule
-again, so it stays true when the rule changes. Invariant of every row: the slots of all jobs + `free` = `capacity`,
-except for slots that were taken away while a job was still in them.
-
-This computes the whole list at once and defines a row. The service keeps `timeline_index.TimelineIndex`.
-"""
+"""The allocation timeline computed from the whole event list at once, which `TimelineIndex` must equal to the event."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TypedDict
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_server.history.story import because, between_trainings
-
-
-class TimelineRow(TypedDict):
-    """The allocation from one instant on, as it goes into JSON.
-
-    Attributes:
-        time: seconds since the epoch of the event that changed it.
-        seq: that event's number.
-        slots: slots each job occupies, without jobs that have none. A slot counts until its job has left it.
-        leaving: how many of these slots each job was asked to give back.
-        free: slots without a job.
-        capacity: slots there are.
-        settled: True when nothing is in transit: every job has exactly what it is entitled to.
-        cause: kind of the event that changed it.
-        text: one sentence.
-    """
-
-    time: float
-    seq: int
-    slots: dict[str, int]
-    leaving: dict[str, int]
-    free: int
-    capacity: int
-    settled: bool
-    cause: str
-    text: str
+from edt_server.history.timeline_index import TimelineRow, tell
 
 
 class _State:
@@ -74,8 +41,8 @@ class _State:
         return {
             "time": event.time,
             "seq": event.seq,
-            "slots": _counts(self.holder[slot] for slot in self.holder),
-            "leaving": _counts(self.holder[slot] for slot in self.leaving),
+            "slots": Counter(self.holder.values()),
+            "leaving": Counter(self.holder[slot] for slot in self.leaving),
             "free": len(self.slots - self.holder.keys()),
             "capacity": len(self.slots),
             # The core grants every free slot that a job is entitled to in the same step, so only leavers are waited
@@ -115,15 +82,6 @@ def during(rows: Iterable[TimelineRow], events: Iterable[Event], job: str) -> li
     return [row for row in rows if own[0].seq <= row["seq"] and (not over or row["seq"] <= own[-1].seq)]
 
 
-def settled(rows: Iterable[TimelineRow]) -> list[dict[str, int]]:
-    """Return the slots by job of the settled rows, with equal neighbours merged."""
-    told: list[dict[str, int]] = []
-    for row in rows:
-        if row["settled"] and (not told or told[-1] != row["slots"]):
-            told.append(row["slots"])
-    return told
-
-
 def _steps(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
     """Return each input of the core with the decisions that followed it."""
     steps: list[tuple[Event, list[Event]]] = []
@@ -135,22 +93,3 @@ def _steps(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
                 raise ValueError(f"event {event.seq} is a decision without the input it followed from")
             steps[-1][1].append(event)
     return steps
-
-
-def tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> str:
-    """Return a sentence about an input of the core and the decisions that followed from it."""
-    revoked = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_REVOKED)
-    granted = _counts(event.job or "" for event in decisions if event.kind == kinds.SLOT_GRANTED)
-    own = between_trainings(cause) or cause.kind == kinds.JOB_SUSPENDED
-    verb = "gives back" if own else "is asked for"
-    parts = [f"{names(job)} {verb} {number}" for job, number in revoked.items()]
-    parts += [f"{names(job)} gets {number}" for job, number in granted.items()]
-    what = because(cause, names=names)
-    return f"{what}: {', '.join(parts)}" if parts else what
-
-
-def _counts(jobs: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for job in jobs:
-        counts[job] = counts.get(job, 0) + 1
-    return counts
