@@ -21,8 +21,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.core.events import JobChanged, JobDemand, JobResumed, JobSuspended
-from edt_server.ledger.arrival import arrival
-from edt_server.ledger.ledger import Change
+from edt_server.ledger.ledger import Change, arrival
 from edt_server.store import JobRow
 from edt_server.system.private_files import write_private
 
