@@ -13,7 +13,7 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.deadlines import NEVER
 from edt_server.core.job import CoreJob
 from edt_server.core.pool import Pool
-from edt_server.core.reason import JobShare, Situation, SlotForecast
+from edt_server.core.reason import Situation, SlotForecast
 from edt_server.core.rule import Rule
 
 Ends = Mapping[str, tuple[float, float]]
@@ -31,8 +31,8 @@ class PoolView:
     def __init__(self, pool: Pool, jobs: Iterable[CoreJob]) -> None:
         self._pool = pool
         self._jobs = {job.name: job for job in jobs}
-        self._running = {job.name: view_of(job) for job in self._jobs.values() if job.target}
-        self._leaving = tuple(view_of(job) for job in self._jobs.values() if job.leaving)
+        self._running = {job.name: job for job in self._jobs.values() if job.target}
+        self._leaving = tuple(job for job in self._jobs.values() if job.leaving)
         self._turns = sorted(pool.turns.waiting_turns())
         self._turn_ends = pool.turns.ends()
         priorities = {job.priority if job.floor == 1 else -1 for job in self._jobs.values()}
@@ -48,7 +48,7 @@ class PoolView:
         """
         cut = self._pool.rule.cut(me.name)
         return Situation(
-            me=view_of(me),
+            me=me,
             group=group,
             cut=cut,
             slots=len(self._pool.slots),
@@ -126,20 +126,3 @@ def _nth(number: int, turns: list[float], quantum: float, ends: list[float]) -> 
     mixtures = range(min(number + 1, len(ends)) + 1)
     found = min(max(turn(number - jobs), ends[jobs - 1] if jobs else float("-inf")) for jobs in mixtures)
     return None if found == NEVER else found
-
-
-def view_of(job: CoreJob) -> JobShare:
-    """Return the part of a job that reasons show."""
-    return JobShare(
-        job=job.name,
-        group=job.group,
-        priority=job.priority,
-        floor=job.floor,
-        asked=job.asked,
-        held=len(job.held),
-        leaving=len(job.leaving),
-        entitled=job.target,
-        arrival=job.arrival,
-        short_since=job.short_since,
-        suspended=job.suspended,
-    )

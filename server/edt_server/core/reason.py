@@ -14,29 +14,10 @@ from typing import Any
 from edt_sdk.schemas.job import Reason
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.cutoff import Cut
+from edt_server.core.job import CoreJob
 
 Names = Callable[[str], str]
 _MOST_NAMED = 100  # jobs in the numbers of a reason: a list of reasons must not become all names
-
-
-@dataclass(frozen=True, slots=True)
-class JobShare:
-    """The slots that a job of instance group `group` holds and asks for. Counts are slots.
-
-    `short_since` is in seconds since the epoch, None when the job is not short.
-    """
-
-    job: str
-    group: str
-    priority: int
-    floor: int
-    asked: int
-    held: int
-    leaving: int
-    entitled: int
-    arrival: int
-    short_since: float | None
-    suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +47,13 @@ class Situation:
         now: the time, None for a sentence without a forecast.
     """
 
-    me: JobShare
+    me: CoreJob
     group: InstanceGroup
     cut: Cut
     slots: int
     most: int
-    running: Mapping[str, JobShare]
-    leaving: Sequence[JobShare]
+    running: Mapping[str, CoreJob]
+    leaving: Sequence[CoreJob]
     ahead: int = 0
     turns: bool = False
     if_gone: int | None = None
@@ -99,7 +80,7 @@ def explain(at: Situation, names: Names) -> Reason | None:
     me = at.me
     if me.suspended:
         return _suspended(me)
-    if me.held >= me.asked:
+    if len(me.held) >= me.asked:
         return None
     numbers: dict[str, Any] = {"slots": at.slots, "priority": me.priority, "since": me.short_since}
     if at.cut.borrowed:
@@ -108,7 +89,7 @@ def explain(at: Situation, names: Names) -> Reason | None:
         numbers["forecast"] = {"earliest": at.forecast.earliest, "latest": at.forecast.latest}
     code, text = _why(at, names, numbers)
     text += _borrowed(at.cut) + _when(at)
-    return Reason(code=code, text=text, held=me.held, entitled=me.entitled, asked=me.asked, numbers=numbers)
+    return Reason(code=code, text=text, held=len(me.held), entitled=me.target, asked=me.asked, numbers=numbers)
 
 
 def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
@@ -118,13 +99,13 @@ def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str
     if me.floor > at.most:
         numbers["most"] = at.most
         return "never_fits", never(me.floor, at.most, at.slots, at.group.name)
-    if me.entitled == 0:
+    if me.target == 0:
         return _waiting(at, names, numbers)
-    if me.held < me.entitled:
+    if len(me.held) < me.target:
         return "starting", _starting(me, at.leaving, at.slots, names, numbers)
-    if me.entitled == at.slots:
+    if me.target == at.slots:
         return "capped", f"It holds all {_count(at.slots, 'slot')} of this server; it could use {me.asked}."
-    start = f"It has its share, {me.held} of {_count(at.slots, 'slot')}, and could use {me.asked}"
+    start = f"It has its share, {len(me.held)} of {_count(at.slots, 'slot')}, and could use {me.asked}"
     match at.cut.why:
         case "share":
             return "share", f"{start}: {_beaten(at, names, numbers)}"
@@ -138,7 +119,7 @@ def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str
         case "slower":
             return (
                 "slower",
-                f"It holds {_count(me.held, 'slot')} and could use {me.asked}: more were measured to be slower.",
+                f"It holds {_count(len(me.held), 'slot')} and could use {me.asked}: more were measured to be slower.",
             )
         case _:
             return "share", f"{start}: {_keepers(at, names, numbers)}"
@@ -155,24 +136,24 @@ def never(needed: int, most: int, slots: int, group: str) -> str:
     )
 
 
-def _suspended(me: JobShare) -> Reason:
-    again = f"job.resume(), or at a shell: edt resume {me.job}"
+def _suspended(me: CoreJob) -> Reason:
+    again = f"job.resume(), or at a shell: edt resume {me.name}"
     if me.leaving:
-        text = f"It is being suspended: its workers still leave {_count(me.leaving, 'slot')}. To go on: {again}"
+        text = f"It is being suspended: its workers still leave {_count(len(me.leaving), 'slot')}. To go on: {again}"
     else:
         text = f"It is suspended and needs no slot. To go on: {again}"
-    return Reason(code="suspended", text=text, held=me.held, entitled=me.entitled, asked=me.asked, numbers={})
+    return Reason(code="suspended", text=text, held=len(me.held), entitled=me.target, asked=me.asked, numbers={})
 
 
 def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
     running = list(at.running.values())  # without the job itself, which holds nothing
-    numbers.update(running=[each.job for each in running[:_MOST_NAMED]], ahead=at.ahead)
+    numbers.update(running=[each.name for each in running[:_MOST_NAMED]], ahead=at.ahead)
     need = f"It needs {_count(at.me.floor, 'slot')} at once. " if at.me.floor > 1 else ""
     if not running or at.cut.why in ("borrow", "lend"):
         return "limit", f"{need}It waits: {_limit(at, numbers)}"
-    listed = _list([names(each.job) for each in running])
+    listed = _list([names(each.name) for each in running])
     if at.group.policy != "fairshare" and at.cut.why != "turn":
-        before = [each.job for each in running if each.group == at.me.group]
+        before = [each.name for each in running if each.group == at.me.group]
         rival = at.cut.rival or (before[-1] if before else "")
         if rival and rival not in at.running:  # the queue waits, and it is not the first in it
             numbers["rival"] = rival
@@ -180,15 +161,18 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
         if before:  # else no job of its queue runs, and the order of the queue explains nothing
             numbers["rival"] = rival
             who = _list([names(each) for each in before])
-            return "order", f"{need}It waits: {_policy(at.group)}, and {who} {_come(len(before))} before it."
+            return (
+                "order",
+                f"{need}It waits: {_policy(at.group)}, and {who} {'comes' if len(before) == 1 else 'come'} before it.",
+            )
     if len(running) < at.slots:
-        taken = f"{_list([names(each.job) for each in running])} {'has' if len(running) == 1 else 'have'} the slots"
+        taken = f"{_list([names(each.name) for each in running])} {'has' if len(running) == 1 else 'have'} the slots"
     elif at.slots == 1:
         taken = f"The only slot has a job ({listed})"
     else:
         taken = f"Each of the {at.slots} slots has a job of its own ({listed})"
     ahead = _count(at.ahead, "job") if at.group.policy == "fairshare" else str(at.ahead)
-    place = "it is next" if at.ahead == 0 else f"{ahead} {_be(at.ahead)} before it"
+    place = "it is next" if at.ahead == 0 else f"{ahead} {'is' if at.ahead == 1 else 'are'} before it"
     if at.turns:
         numbers["quantum"] = at.group.quantum
         if at.group.policy != "fairshare":
@@ -198,15 +182,15 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
     return "busy", f"{need}{taken}, and none is taken from a job that runs: {place} when one of them ends."
 
 
-def _starting(me: JobShare, leaving: Sequence[JobShare], slots: int, names: Names, numbers: dict[str, Any]) -> str:
-    leavers = [each for each in leaving if each.job != me.job]
-    missing = me.entitled - me.held
-    numbers.update(leaving={each.job: each.leaving for each in (*leavers, me) if each.leaving})
-    who = [f"{names(each.job)} is leaving {each.leaving}" for each in leavers]
+def _starting(me: CoreJob, leaving: Sequence[CoreJob], slots: int, names: Names, numbers: dict[str, Any]) -> str:
+    leavers = [each for each in leaving if each.name != me.name]
+    missing = me.target - len(me.held)
+    numbers.update(leaving={each.name: len(each.leaving) for each in (*leavers, me) if each.leaving})
+    who = [f"{names(each.name)} is leaving {len(each.leaving)}" for each in leavers]
     if me.leaving:
-        who.append(f"its own former workers are still in {me.leaving}")
+        who.append(f"its own former workers are still in {len(me.leaving)}")
     text = (
-        f"It is entitled to {me.entitled} of {_count(slots, 'slot')} and holds {me.held}: "
+        f"It is entitled to {me.target} of {_count(slots, 'slot')} and holds {len(me.held)}: "
         f"{missing} {'is' if missing == 1 else 'are'} on the way"
     )
     return f"{text} ({_list(who)})." if who else f"{text}."
@@ -215,13 +199,13 @@ def _starting(me: JobShare, leaving: Sequence[JobShare], slots: int, names: Name
 def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
     """Return the comparison that decided, between jobs or between their groups."""
     cut, me = at.cut, at.me
-    rival = at.running.get(cut.rival) if cut.claimant == me.job else None
+    rival = at.running.get(cut.rival) if cut.claimant == me.name else None
     who = names(cut.rival) if rival else f"the group {cut.rival}"
     whose = f"{who}'s" if rival else f"that of {who}"
-    mine = "its claim" if cut.claimant == me.job else f"the claim of its group {cut.claimant}"
+    mine = "its claim" if cut.claimant == me.name else f"the claim of its group {cut.claimant}"
     numbers.update(claim=float(cut.worth), rival=cut.rival, rival_claim=float(cut.rival_worth), level=cut.level)
     if rival:
-        numbers.update(rival_priority=rival.priority, rival_entitled=rival.entitled)
+        numbers.update(rival_priority=rival.priority, rival_entitled=rival.target)
     verdict = "comes after"
     if cut.worth == cut.rival_worth:
         first = "came earlier" if cut.rival_weight == cut.weight else "has the higher weight"
@@ -238,12 +222,12 @@ def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
 
 
 def _keepers(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
-    running = [each for each in at.running.values() if each.job != at.me.job]
-    numbers.update(rivals=[each.job for each in running[:_MOST_NAMED]])
+    running = [each for each in at.running.values() if each.name != at.me.name]
+    numbers.update(rivals=[each.name for each in running[:_MOST_NAMED]])
     if not running:
         return "the rest is not for its group."
-    listed = _list([names(each.job) for each in running])
-    if all(each.entitled == 1 for each in running):
+    listed = _list([names(each.name) for each in running])
+    if all(each.target == 1 for each in running):
         return f"{listed} {'holds one, which it keeps' if len(running) == 1 else 'hold one each, which they keep'}."
     return f"{listed} {'keeps what it has' if len(running) == 1 else 'keep what they have'}."
 
@@ -276,7 +260,7 @@ def _when(at: Situation) -> str:
         return f" That may change in {_seconds(first)}."
     last = max(first, at.forecast.latest - at.now)
     span = _seconds(last) if round(first) == round(last) else f"{_seconds(first)} to {_seconds(last)}"
-    return f" It should get {'a slot' if at.me.entitled == 0 else 'more'} in {span}."
+    return f" It should get {'a slot' if at.me.target == 0 else 'more'} in {span}."
 
 
 def _seconds(value: float) -> str:
@@ -302,14 +286,6 @@ def _ordinal(number: int) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _be(number: int) -> str:
-    return "is" if number == 1 else "are"
-
-
-def _come(number: int) -> str:
-    return "comes" if number == 1 else "come"
 
 
 def _list(items: Sequence[str], most: int = 4) -> str:
