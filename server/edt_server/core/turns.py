@@ -14,43 +14,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from edt_sdk.schemas.job import DEFAULT_PRIORITY
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.job import CoreJob, turn
 
 _SCALE = 1 << 32  # of what was attained: slot-microseconds per unit of weight, in whole numbers
-
-
-class TurnTaker(Protocol):
-    """A job, or the queue of a leaf with a strict policy. See `CoreJob` for the attributes."""
-
-    name: str
-    attained: int
-    place: int
-    contest: int
-    turn_since: float | None
-
-    @property
-    def turn(self) -> int:
-        """Lower runs first."""
-
-    @property
-    def asked(self) -> int:
-        """Not 0 while it asks for slots."""
-
-    @property
-    def target(self) -> int:
-        """Not 0 while it is entitled to some."""
-
-    @property
-    def floor(self) -> int:
-        """Slots that a turn takes at least."""
-
-    @property
-    def priority(self) -> int:
-        """Turns come in proportion to it."""
 
 
 @dataclass(slots=True)
@@ -91,6 +61,9 @@ class StrictQueue:
     def turn(self) -> int:
         """See `CoreJob.turn`."""
         return turn(self.attained, self.place)
+
+
+TurnTaker = CoreJob | StrictQueue  # `turn`: the lower one runs first
 
 
 def price(taker: TurnTaker, group: InstanceGroup) -> int:
