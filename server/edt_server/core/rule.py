@@ -33,7 +33,7 @@ __all__ = ["Claim", "Cut", "Holding", "Rule"]
 class Rule:
     """The targets of all jobs of a resource group.
 
-    `put`, `remove`, `set_slots` and `set_groups` collect changes, and `settle` computes what follows from them. Every
+    `put`, `remove`, `set_slots` and `set_turn` collect changes, and `settle` computes what follows from them. Every
     read returns the state of the last `settle`.
 
     Args:
@@ -84,22 +84,6 @@ class Rule:
         if slots != self._tree.root.own:
             self._tree.resize(slots)
             self._resized = True
-
-    def set_groups(self, groups: Sequence[InstanceGroup]) -> None:
-        """Replace the groups. KeyError, and nothing has changed, when a job is in a group that is not there."""
-        tree = Tree(groups, self._tree.root.own)
-        for claim in self._claims.values():
-            tree.groups[claim.group]
-        self._groups, self._tree, self._replan_due = tuple(groups), tree, True
-        self._admission, self._running = None, self._claims
-        for claim in self._claims.values():
-            exchange(tree, None, claim)
-        # The new tree has the present claims already, so a replan has to take these claims out, not the earlier ones.
-        self._changed = {job: self._claims.get(job) for job in self._changed}
-        self._forcing = sum(forces_replan(tree, claim) for claim in self._claims.values())
-        self._turns = {at: turn for at, turn in self._turns.items() if at[0] in tree.groups}
-        for (group, user), turn in self._turns.items():
-            tree.leaf(group, user).turn = turn
 
     def set_turn(self, group: str, user: str, turn: float) -> None:
         """Set the turn of a leaf with a strict policy. The lower turn runs first, and the default is 0.
