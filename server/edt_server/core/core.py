@@ -84,11 +84,6 @@ class Core:
         return self._plan
 
     @property
-    def groups(self) -> tuple[InstanceGroup, ...]:
-        """The instance groups that jobs may be in."""
-        return self._plan.leaves()
-
-    @property
     def slots(self) -> tuple[Slot, ...]:
         """All slots, by id."""
         return tuple(self._slots.values())
@@ -176,10 +171,6 @@ class Core:
             self._views[pool.name] = view
         return reasons.explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
 
-    def most(self, instance_group: str) -> int:
-        """Return how many slots the group's jobs can have at best, with no other job there."""
-        return self._pools[self._plan.group(instance_group).resource_group].rule.most(instance_group)
-
     def fits(self, instance_group: str, min_workers: int = 1, slots_per_unit: int = 1) -> None:
         """Check that a job of this least size could ever run in that group.
 
@@ -188,19 +179,16 @@ class Core:
         Raises:
             Unprocessable: it could not, or there is no such group.
         """
-        group = self.check_group(instance_group)
+        group = self._plan.group(instance_group)
         needed = -(-min_workers // slots_per_unit) * slots_per_unit
-        slots, most = len(self._pools[group.resource_group].slots), self.most(group.name)
+        pool = self._pools[group.resource_group]
+        slots, most = len(pool.slots), pool.rule.most(group.name)
         if slots and needed > most:
             raise Unprocessable(
                 reasons.never(needed, most, slots, group.name),
                 hint="edt cluster shows what each group has.",
                 field="min_workers",
             )
-
-    def check_group(self, name: str) -> InstanceGroup:
-        """Return the instance group of this name, or raise Unprocessable with the names there are."""
-        return self._plan.group(name)
 
     def check_plan(self, plan: Plan) -> Plan:
         """Return the plan, or raise Unprocessable: it contradicts itself, or leaves a job without a group."""
@@ -291,26 +279,19 @@ class Core:
                 job without a group.
         """
         if isinstance(event, JobArrived):
-            self.check_group(event.instance_group)
+            self._plan.group(event.instance_group)
         if isinstance(event, JobChanged) and event.patch.instance_group is not None:
-            self.check_group(event.patch.instance_group)
+            self._plan.group(event.patch.instance_group)
         if isinstance(event, PlanChanged):
             self.check_plan(event.plan)
         return self._step(event, now)
 
-    @classmethod
-    def replay(cls, events: Iterable[tuple[CoreEvent, float]], plan: Plan | None = None) -> Core:
-        """Return the core that has seen these events, the first of them under `plan`.
+    def follow(self, events: Iterable[tuple[CoreEvent, float]]) -> None:
+        """Apply events that another core in the same state has accepted. Their instructions are already known.
 
         Equal events give an equal digest. An event may name a group that has since been removed: refusing it would
         keep a server from starting because of a job that ended long ago.
         """
-        core = cls(plan)
-        core.follow(events)
-        return core
-
-    def follow(self, events: Iterable[tuple[CoreEvent, float]]) -> None:
-        """Apply events that another core in the same state has accepted. Their instructions are already known."""
         for event, now in events:
             self._step(event, now)
 

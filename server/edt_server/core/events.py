@@ -167,5 +167,5 @@ def from_data(kind: str, data: dict[str, Any]) -> CoreEvent:
 
 
 def inputs(events: Iterable[Event]) -> list[tuple[CoreEvent, float]]:
-    """Return the core's inputs among rows of the event list, in their order, ready for `Core.replay`."""
+    """Return the core's inputs among rows of the event list, in their order, ready for `Core.follow`."""
     return [(from_data(event.kind, event.data), event.time) for event in events if event.kind in kinds.INPUTS]

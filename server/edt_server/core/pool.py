@@ -52,11 +52,6 @@ class Pool:
             self._free.add(slot)
             heapq.heappush(self._lowest, slot)
 
-    @property
-    def idle(self) -> set[int]:
-        """The slots without a process."""
-        return self._free
-
     def owe(self, job: CoreJob) -> None:
         """Look at the job in the next `grants`, because it may hold less than its target."""
         if job.missing:
