@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edt_server.core.claim import Claim
-from edt_server.core.ranking import Ranking
+from edt_server.core.claim import Claim, Ranking
 from edt_server.core.speedup import speedup
 from edt_server.core.tree import GroupNode, Tree
 

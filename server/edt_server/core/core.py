@@ -22,7 +22,6 @@ from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
 from edt_sdk.schemas.job import Reason, check_units
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.core import reason as reasons
 from edt_server.core.deadlines import NEVER, Deadlines
 from edt_server.core.events import (
     CoreEvent,
@@ -41,7 +40,7 @@ from edt_server.core.events import (
 from edt_server.core.instructions import GiveUp, Instruction, Revoke
 from edt_server.core.job import CoreJob, arrived
 from edt_server.core.pool import Pool
-from edt_server.core.pool_view import PoolView
+from edt_server.core.reason import PoolView, explain, never
 from edt_server.core.rule import Holding
 from edt_server.core.turns import StrictQueue, Turns, TurnTaker
 
@@ -169,7 +168,7 @@ class Core:
         if view is None:
             view = PoolView(pool, (each for each in self._jobs.values() if each.pool == pool.name))
             self._views[pool.name] = view
-        return reasons.explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
+        return explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
 
     def fits(self, instance_group: str, min_workers: int = 1, slots_per_unit: int = 1) -> None:
         """Check that a job of this least size could ever run in that group.
@@ -185,7 +184,7 @@ class Core:
         slots, most = len(pool.slots), pool.rule.most(group.name)
         if slots and needed > most:
             raise Unprocessable(
-                reasons.never(needed, most, slots, group.name),
+                never(needed, most, slots, group.name),
                 hint="edt cluster shows what each group has.",
                 field="min_workers",
             )

@@ -15,9 +15,8 @@ from fractions import Fraction
 from edt_server.core.admission import least, ranking
 from edt_server.core.claim import Claim
 from edt_server.core.divisor_rule import WeightedClaim, divide, worth
-from edt_server.core.lending import Holding, holdings
 from edt_server.core.replan import add_up, weighted
-from edt_server.core.tree import GroupNode, Tree, path
+from edt_server.core.tree import GroupNode, Holding, Tree, holdings, path
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.admission import Key, key_of_job, key_of_leaf, least, useful
-from edt_server.core.claim import Claim
-from edt_server.core.ranking import Ranking
+from edt_server.core.claim import Claim, Ranking
 from edt_server.core.tree import GroupNode, Tree
 
 Place = tuple[Key, "Gate"]  # keys are unique: gates are never compared

@@ -23,9 +23,8 @@ from edt_server.core.claim import Claim
 from edt_server.core.cutoff import Cut, Cuts
 from edt_server.core.incremental_admission import IncrementalAdmission
 from edt_server.core.incremental_targets import IncrementalTargets, exchange, forces_replan
-from edt_server.core.lending import Holding, holdings
 from edt_server.core.replan import add_up, replan
-from edt_server.core.tree import Tree, path
+from edt_server.core.tree import Holding, Tree, holdings, path
 
 __all__ = ["Claim", "Cut", "Holding", "Rule"]
 
