@@ -12,12 +12,11 @@ class Claim:
     """The request of a single job. Counts are slots. `floor`, `cap` and `keep` are multiples of `unit`.
 
     Attributes:
-        job: its id.
         group: the instance group it is in, a group without child groups.
         user: its owner, which counts where the group has user shares.
         weight: its priority, ≥ 1.
         order: its unique arrival number. It settles ties, lower first.
-        turn: lower runs first while not all floors fit. At equal turns the lower order runs first.
+        turn: lower runs first while not all floors fit.
         floor: fewest slots it can run with.
         cap: most slots it can use, 0 for a job that asks for nothing.
         unit: slots it takes at a time.
@@ -46,9 +45,7 @@ class Ranking:
 
     The list is kept sorted, because thousands may wait in such a queue while a few of its first jobs change.
 
-    Args:
-        policy: "priority" or "fifo".
-        claims: the claims of the leaf, each asking for something.
+    Each claim asks for something.
     """
 
     __slots__ = ("_by_priority", "_entries", "kept")

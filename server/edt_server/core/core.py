@@ -51,14 +51,7 @@ Lost = list[tuple[CoreJob, int]]
 
 
 class Core:
-    """The slots of all resource groups, divided among the jobs.
-
-    Args:
-        plan: the division until a PlanChanged replaces it.
-
-    Raises:
-        Unprocessable: the plan cannot be used.
-    """
+    """The slots of all resource groups, divided among the jobs by `plan` until a PlanChanged replaces it."""
 
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = (plan or Plan()).check()
@@ -171,12 +164,9 @@ class Core:
         return explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
 
     def fits(self, instance_group: str, min_workers: int = 1, slots_per_unit: int = 1) -> None:
-        """Check that a job of this least size could ever run in that group.
+        """Raise Unprocessable unless a job of this least size could ever run in that group.
 
         A resource group without slots refuses nothing: its hosts may still be starting.
-
-        Raises:
-            Unprocessable: it could not, or there is no such group.
         """
         group = self._plan.group(instance_group)
         needed = -(-min_workers // slots_per_unit) * slots_per_unit
@@ -209,9 +199,7 @@ class Core:
         return plan
 
     def next_wake(self, now: float) -> float | None:
-        """Return when to apply the next TimePassed, in seconds, never before `now`.
-
-        None when nothing waits for time.
+        """Return when to apply the next TimePassed, in seconds, never before `now`. None when nothing waits for time.
 
         The core reads no clock: turns and deadlines end only in a TimePassed.
         """
@@ -219,10 +207,7 @@ class Core:
         return None if wake == NEVER else max(wake, now)
 
     def digest(self) -> str:
-        """Return the SHA-256 (hex) of the whole state.
-
-        Equal states have equal digests, and different states different digests.
-        """
+        """Return the SHA-256 (hex) of the whole state, equal for equal states only."""
         return hashlib.sha256(json.dumps(self.state(), separators=(",", ":")).encode()).hexdigest()
 
     def state(self) -> dict[str, Any]:
@@ -351,10 +336,7 @@ class Core:
         return self._expel(lambda job, slot: slot in kept and self._belongs(job, slot))
 
     def _spread_slots(self) -> None:
-        """Give each resource group the slots of its hosts.
-
-        A group without hosts takes the hosts that no group names.
-        """
+        """Give each resource group the slots of its hosts. One without hosts takes the hosts that no group names."""
         by_host = {host: group.name for group in self._plan.resource_groups for host in group.hosts}
         rest = next((group.name for group in self._plan.resource_groups if not group.hosts), None)
         parts: dict[str, set[int]] = {name: set() for name in self._pools}

@@ -14,11 +14,7 @@ DeadlineOf = Callable[[str], float]  # a job's present deadline, or NEVER where 
 
 
 class Deadlines:
-    """The deadlines of all jobs, in seconds since the epoch.
-
-    Args:
-        deadline_of: returns a job's present deadline. An entry of the heap is valid while it equals this.
-    """
+    """The deadlines of all jobs, in seconds since the epoch. An entry is valid while it equals `deadline_of`."""
 
     def __init__(self, deadline_of: DeadlineOf) -> None:
         self._deadline_of = deadline_of

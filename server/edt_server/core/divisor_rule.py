@@ -126,15 +126,15 @@ class Columns:
 
 
 def divide_many(budgets: Ints, starts: Ints, claims: Columns) -> Ints:
-    """Return what each claim gets of its division's budget, as `divide` would give it, bit for bit.
+    """Return what each claim gets of its division's budget, bit for bit what `divide` gives.
 
-    The price of a slot is bracketed in floats, a little too high, so that a claim that gets a slot at that price gets it
-    under the exact rule as well. The few claims within the bracket are then compared exactly, in integers.
+    The price of a slot is bracketed in floats, a little too high, so that a claim that gets a slot at that price gets
+    it under the exact rule as well. The few claims within the bracket are then compared exactly, in integers.
 
     Args:
         budgets: slots of each division, at least the sum of its floors, below `MOST_SLOTS`.
         starts: index of the first claim of each division, ascending. No division is empty.
-        claims: the claims of all divisions, in that order.
+        claims: those of all divisions, in that order.
     """
     sizes = np.diff(np.append(starts, len(claims.weight)))
     target = np.minimum(budgets, np.add.reduceat(claims.cap, starts))

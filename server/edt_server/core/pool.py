@@ -21,13 +21,7 @@ Urgency = tuple[bool, int, int, int]
 
 
 class Pool:
-    """The pool of a resource group.
-
-    Args:
-        name: the name of the resource group.
-        groups: its instance groups.
-        turns: the turns of its jobs so far.
-    """
+    """The pool of a resource group. `turns` are those of its jobs so far."""
 
     def __init__(self, name: str, groups: Iterable[InstanceGroup], turns: Turns | None = None) -> None:
         self.name = name

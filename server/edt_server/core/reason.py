@@ -1,7 +1,8 @@
 """Explain why a job holds less than it asked for: one sentence with numbers, computed on demand.
 
-Pure: from a `Situation`, which the core makes of its state, to a `Reason`. Under a divisor rule the answer is always
-the same comparison: the job's claim to its next slot, and the weakest claim of another that still won (`cutoff.py`).
+Pure: from a `Situation`, which `PoolView` makes of the core's state, to a `Reason`. Under a divisor rule the answer is
+always the same comparison: the job's claim to its next slot, and the weakest claim of another that still won
+(`cutoff.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ class Situation:
     """The data of the sentence about one job.
 
     Attributes:
-        me: the job.
         group: the instance group with the policy that applies to the job.
         cut: what keeps it from one slot more.
         slots: the slots of its resource group.
@@ -68,11 +68,9 @@ class Situation:
 
 
 class PoolView:
-    """The jobs of a resource group between two events.
+    """The jobs of a resource group between two events, in order of arrival.
 
-    Args:
-        pool: the resource group.
-        jobs: its jobs, in order of arrival.
+    One view serves all reasons, so that a list of them costs one look at every job, not one per job and reason.
     """
 
     def __init__(self, pool: Pool, jobs: Iterable[CoreJob]) -> None:
@@ -89,10 +87,7 @@ class PoolView:
         self._known: tuple[list[tuple[float, str]], list[tuple[float, str]]] = [], []
 
     def situation(self, me: CoreJob, group: InstanceGroup, now: float | None, ends: Ends) -> Situation:
-        """Return the situation of a job of this pool in `group`.
-
-        `now` and `ends` mean what they mean in `Core.reason`.
-        """
+        """Return the situation of a job of this pool in `group`, `now` and `ends` as in `Core.reason`."""
         cut = self._pool.rule.cut(me.name)
         return Situation(
             me=me,
@@ -129,13 +124,7 @@ class PoolView:
         return rule.target(job.name)
 
     def _forecast(self, me: CoreJob, quantum: float, ends: Ends) -> SlotForecast | None:
-        """Return when turns and ends of jobs make room for the job, as far as they are known.
-
-        Args:
-            me: a job that holds less than it asks for.
-            quantum: seconds of a turn in its group.
-            ends: job → earliest and latest end by its progress.
-        """
+        """Return when turns of `quantum` seconds and ends of jobs make room for the job, as far as they are known."""
         if len(me.held) < me.target:
             return None  # its slots are already on the way
         turns = [] if me.target else self._turn_ends
@@ -280,7 +269,7 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
                 f"{need}It waits: {_policy(at.group)}, and {who} {'comes' if len(before) == 1 else 'come'} before it.",
             )
     if len(running) < at.slots:
-        taken = f"{_list([names(each.name) for each in running])} {'has' if len(running) == 1 else 'have'} the slots"
+        taken = f"{listed} {'has' if len(running) == 1 else 'have'} the slots"
     elif at.slots == 1:
         taken = f"The only slot has a job ({listed})"
     else:

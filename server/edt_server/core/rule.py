@@ -30,14 +30,10 @@ __all__ = ["Claim", "Cut", "Holding", "Rule"]
 
 
 class Rule:
-    """The targets of all jobs of a resource group.
+    """The targets of all jobs of a resource group. `groups` are its parents and leaves, as the plan has checked them.
 
     `put`, `remove`, `set_slots` and `set_turn` collect changes, and `settle` computes what follows from them. Every
     read returns the state of the last `settle`.
-
-    Args:
-        groups: the instance groups over the resource group, parents and leaves, as the plan has checked them.
-        slots: the number of slots, ≥ 0.
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
@@ -64,9 +60,8 @@ class Rule:
         """Add a job or replace its claim. KeyError when there is no such group."""
         self._tree.groups[claim.group]  # raises before anything has changed
         old = self._claims.get(claim.job)
-        if claim.job not in self._changed:
-            # Only the first of several changes: the tree still has the claim of the last `settle`.
-            self._changed[claim.job] = old
+        # Only the first of several changes counts: the tree still has the claim of the last `settle`.
+        self._changed.setdefault(claim.job, old)
         self._count(old, -1)
         self._count(claim, 1)
         self._claims[claim.job] = claim
@@ -74,8 +69,7 @@ class Rule:
     def remove(self, job: str) -> None:
         """Remove a job. KeyError when it is not there."""
         old = self._claims.pop(job)
-        if job not in self._changed:
-            self._changed[job] = old
+        self._changed.setdefault(job, old)
         self._count(old, -1)
 
     def set_slots(self, slots: int) -> None:

@@ -93,21 +93,8 @@ class Tree:
         self.root = GroupNode("", 0, None)
         self.groups: dict[str, GroupNode] = {}
         self.excess = 0
-        self._build(groups)
         self._planned = {group.name: group.own for group in groups}
         self._inner = {group.parent for group in groups}
-        self.resize(slots)
-
-    def resize(self, slots: int) -> None:
-        """Set the number of slots. The needs of leaves with jobs have to be set again."""
-        self.root.own = self.root.room = slots
-        _share_out_what_is_owned(self.root, self._planned, self._inner)
-        for name, node in self.groups.items():
-            if name not in self._inner and not node.children:
-                self.need(node, node.floor, node.demand)  # slots that it does not lend are withheld even without jobs
-
-    def _build(self, groups: Sequence[InstanceGroup]) -> None:
-        inner = {group.parent for group in groups}
         for number, group in enumerate(groups):
             self.groups[group.name] = GroupNode(
                 name=group.name,
@@ -118,12 +105,21 @@ class Tree:
                 borrow=group.borrow,
                 policy=group.policy,
                 aware=group.throughput_aware,
-                user_shares=None if group.name in inner else group.user_shares,
+                user_shares=None if group.name in self._inner else group.user_shares,
             )
         for group in groups:
             parent = self.groups[group.parent] if group.parent else self.root
             self.groups[group.name].parent = parent
             parent.children[group.name] = self.groups[group.name]
+        self.resize(slots)
+
+    def resize(self, slots: int) -> None:
+        """Set the number of slots. The needs of leaves with jobs have to be set again."""
+        self.root.own = self.root.room = slots
+        _share_out_what_is_owned(self.root, self._planned, self._inner)
+        for name, node in self.groups.items():
+            if name not in self._inner and not node.children:
+                self.need(node, node.floor, node.demand)  # slots that it does not lend are withheld even without jobs
 
     def leaf(self, group: str, user: str) -> GroupNode:
         """Return the node of this user's jobs, and make it if it does not exist."""

@@ -25,9 +25,7 @@ _SCALE = 1 << 32  # of what was attained: slot-microseconds per unit of weight, 
 
 @dataclass(slots=True)
 class StrictQueue:
-    """The jobs of a leaf with a strict policy.
-
-    They share a turn, and the queue counts as one job of default priority.
+    """The jobs of a leaf with a strict policy. They share a turn, and count as one job of default priority.
 
     Attributes:
         group, user: the leaf. `user` is empty where the group has no level of users.
