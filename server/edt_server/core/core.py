@@ -41,7 +41,7 @@ from edt_server.core.instructions import GiveUp, Instruction, Revoke
 from edt_server.core.job import CoreJob, arrived
 from edt_server.core.pool import Pool
 from edt_server.core.reason import PoolView, explain, never
-from edt_server.core.rule import Holding
+from edt_server.core.tree import Holding
 from edt_server.core.turns import StrictQueue, Turns, TurnTaker
 
 _NO_ENDS: Mapping[str, tuple[float, float]] = {}

@@ -62,9 +62,7 @@ class _Asked:
 class IncrementalTargets:
     """The target changes of a single `settle`: claims are exchanged first, then the divisions below the root follow.
 
-    Args:
-        tree: the tree with the claims of the running jobs.
-        targets: the targets of all jobs before.
+    The tree has the claims of the running jobs, and `targets` are those of all jobs before.
     """
 
     def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
@@ -152,11 +150,7 @@ def _need_above(leaf: GroupNode, visit: dict[int, dict[str, None]]) -> None:
     node = leaf
     while node.parent is not None:
         parent = node.parent
-        below = visit.get(id(parent))
-        if below is None:
-            visit[id(parent)] = {node.name: None}
-        else:
-            below[node.name] = None
+        visit.setdefault(id(parent), {})[node.name] = None
         if parent.division is not None:
             parent.division.bound(node.name, node.base, node.most, node.reserve)
         node = parent

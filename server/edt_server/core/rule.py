@@ -26,8 +26,6 @@ from edt_server.core.incremental_targets import IncrementalTargets, exchange, fo
 from edt_server.core.replan import add_up, replan
 from edt_server.core.tree import Holding, Tree, holdings, path
 
-__all__ = ["Claim", "Cut", "Holding", "Rule"]
-
 
 class Rule:
     """The targets of all jobs of a resource group. `groups` are its parents and leaves, as the plan has checked them.
@@ -79,10 +77,9 @@ class Rule:
             self._resized = True
 
     def set_turn(self, group: str, user: str, turn: float) -> None:
-        """Set the turn of a leaf with a strict policy. The lower turn runs first, and the default is 0.
+        """Set the turn that all jobs of a leaf with a strict policy share. Lower runs first, and the default is 0.
 
-        All jobs of the leaf share this turn, and the policy chooses which of them run. `user` counts where the group
-        has user shares. KeyError when there is no such group.
+        `user` counts where the group has user shares. KeyError when there is no such group.
         """
         self._tree.leaf(group, user).turn = turn
         self._turns[group, user] = self._turned[group, user] = turn

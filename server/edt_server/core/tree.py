@@ -25,12 +25,11 @@ class GroupNode:
     Attributes:
         name: the group, or for a user the owner of the jobs. "" for the root.
         order: settles ties among siblings, lower first.
-        share: weight among siblings.
         own: how many of the present slots it owns.
         lend, borrow: limits, None for no limit.
         policy, aware: how it divides among jobs, and whether by measured speed.
         user_shares: owner of jobs → weight, None for no level of users.
-        claims: the claims of its own jobs that ask for something.
+        claims: of its own jobs that ask for something.
         floor: what the jobs below need to run at all.
         demand: what it could use, without its limit on borrowing.
         reserve: what it has before others may borrow: its own slots in use, and its own slots that it does not lend.
@@ -81,12 +80,9 @@ class GroupNode:
 
 
 class Tree:
-    """The tree of nodes that divide a number of slots.
+    """The tree of nodes that divide a number of slots, with its groups by name in the order of the plan.
 
-    Attributes:
-        root: the node that has all slots.
-        groups: name → node, in the order of the plan.
-        excess: slots by which floors exceed what nodes may have, 0 when every job can run.
+    `excess` is by how many slots floors exceed what nodes may have, 0 when every job can run.
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:

@@ -218,8 +218,6 @@ def _state(data: Data) -> str:
             return f"finished{done}{'' if seconds is None else f' in {_duration(seconds)}'}"
         case JobState.KILLED:
             return f"stopped{after}"
-        case JobState.FAILED:
-            return f"failed{after}"
         case JobState.ERROR:
             return f"could not start{after}"
         case JobState.PENDING:
@@ -232,9 +230,7 @@ def _state(data: Data) -> str:
             return "runs"
         case JobState.RECOVERING:
             return f"recovers{_going_on(after)}"
-        case JobState.SUSPENDED:
-            return f"suspended{after}"
-        case _:
+        case _:  # failed, suspended, or a state of a newer release
             return f"{state.lower()}{after}"
 
 

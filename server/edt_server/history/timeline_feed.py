@@ -28,12 +28,9 @@ class TimelineEvents(Protocol):
 
 
 class TimelineFeed:
-    """The timeline index of a store.
+    """The timeline index of a store, with `names` for ids of jobs.
 
-    Args:
-        store: where the events are.
-        newest: returns the number of the newest committed event, so that nothing is read where nothing is new.
-        names: maps ids to the jobs' names.
+    `newest` returns the number of the newest committed event, so that nothing is read where nothing is new.
     """
 
     def __init__(self, store: TimelineEvents, newest: Callable[[], int], names: Callable[[str], str]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
@@ -74,14 +74,7 @@ class _Life:
 
 
 class TimelineIndex:
-    """All rows so far.
-
-    Args:
-        names: id → what people call the job, asked when a row is made.
-
-    Attributes:
-        seq: number of the newest event taken, 0 before the first.
-    """
+    """All rows so far. `seq` is the number of the newest event taken, 0 before the first."""
 
     def __init__(self, names: Callable[[str], str] = str) -> None:
         self.seq = 0
@@ -111,12 +104,8 @@ class TimelineIndex:
     def take(self, events: Iterable[Event], *, more: bool = False) -> None:
         """Take the next events, in order. Kinds other than `KINDS` may be left out.
 
-        Args:
-            events: later than all before.
-            more: decisions that follow from the last event may be missing, and come with the next call.
-
-        Raises:
-            ValueError: a decision without the input it followed from.
+        With `more`, decisions that follow from the last event may be missing, and come with the next call. ValueError
+        for a decision without the input it followed from.
         """
         for event in events:
             self.seq = event.seq
@@ -251,9 +240,7 @@ class TimelineIndex:
 
     def rows(self, numbers: Sequence[int]) -> list[TimelineRow]:
         """Return the rows with these numbers, ascending."""
-        return list(self._tell_rows(numbers))
-
-    def _tell_rows(self, numbers: Sequence[int]) -> Iterator[TimelineRow]:
+        rows: list[TimelineRow] = []
         at = -1
         slots: dict[str, int] = {}
         leaving: dict[str, int] = {}
@@ -269,17 +256,20 @@ class TimelineIndex:
                     _set(leaving, job, left)
             at = number
             row = self._entries[number]
-            yield {
-                "time": row.time,
-                "seq": self._seqs[number],
-                "slots": dict(slots),
-                "leaving": dict(leaving),
-                "free": row.free,
-                "capacity": row.capacity,
-                "settled": not leaving,
-                "cause": row.cause,
-                "text": row.text,
-            }
+            rows.append(
+                {
+                    "time": row.time,
+                    "seq": self._seqs[number],
+                    "slots": dict(slots),
+                    "leaving": dict(leaving),
+                    "free": row.free,
+                    "capacity": row.capacity,
+                    "settled": not leaving,
+                    "cause": row.cause,
+                    "text": row.text,
+                }
+            )
+        return rows
 
 
 def _less(counts: dict[str, int], job: str) -> None:

@@ -24,8 +24,7 @@ log = logging.getLogger(__name__)
 def take(change: Change, job: str, numbered: control.Numbered, progress: JobProgress | None = None) -> bool:
     """Take one report of `job`, with the newest progress known. False when it was taken before.
 
-    Raises:
-        Conflict: an earlier report is missing. Nothing is changed.
+    Conflict, and nothing has changed, when an earlier report is missing.
     """
     row = change.row(job)
     if numbered.number <= row.last_report:

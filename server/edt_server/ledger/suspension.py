@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -59,7 +58,7 @@ def resume(
 
     Args:
         change: the transaction.
-        paths: the job's files.
+        paths: of the job.
         job: its id.
         by: the user.
         checkpoint: where to resume from, such as "epoch-3", "update-1200" or "model_epoch_3". "" for the newest.
@@ -150,12 +149,7 @@ def _go_on(change: Change, job: str, seq: int) -> None:
 
 
 def find(paths: JobPaths, name: str) -> str:
-    """Return the checkpoint of the newest training with this name, such as `epoch-3`.
-
-    Raises:
-        InvalidRequest: this cannot be the name of a checkpoint.
-        NotFound: there is no checkpoint of that name.
-    """
+    """Return the checkpoint of the newest training with this name, such as `epoch-3`, or raise what `resume` raises."""
     match = _NAME.match(name)
     if match is None:
         raise InvalidRequest(
@@ -164,9 +158,13 @@ def find(paths: JobPaths, name: str) -> str:
             field="checkpoint",
         )
     wanted = f"{match[1] or match[2]}-{int(match[3])}"
-    folder = paths.checkpoints(_newest_training(paths))
+    numbers = [path.stem.removeprefix("training-") for path in paths.job_dir.glob("training-*.payload")]
+    newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    folder = paths.checkpoints(newest)
     if not (folder / f"{wanted}.ckpt").is_file():
-        there = ", ".join(path.stem for path in sorted(folder.glob("*.ckpt"), key=_age)[-8:])
+        there = ", ".join(
+            path.stem for path in sorted(folder.glob("*.ckpt"), key=lambda path: path.stat().st_mtime)[-8:]
+        )
         raise NotFound(
             f"Job {paths.job_id} has no checkpoint {wanted}.",
             hint=f"There are {there}." if there else "There is none at all: resume it without naming one.",
@@ -174,15 +172,6 @@ def find(paths: JobPaths, name: str) -> str:
             field="checkpoint",
         )
     return wanted
-
-
-def _newest_training(paths: JobPaths) -> int:
-    numbers = [path.stem.removeprefix("training-") for path in paths.job_dir.glob("training-*.payload")]
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)
-
-
-def _age(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def _check(row: JobRow) -> None:

@@ -29,11 +29,7 @@ class Speed:
 
     @classmethod
     def of(cls, points: Iterable[tuple[int, float]]) -> Speed:
-        """Return the concave function through measured (workers, speed), workers ≥ 1 and speed > 0.
-
-        Raises:
-            ValueError: no points, or one that is not positive.
-        """
+        """Return the concave function through points of workers ≥ 1 and speed > 0, else raise ValueError."""
         measured = dict(points)
         if not measured or any(workers < 1 or not 0 < speed < float("inf") for workers, speed in measured.items()):
             raise ValueError(f"speeds are positive numbers at one worker or more, not {measured}")

@@ -32,7 +32,7 @@ class SimulatedJob:
     Attributes:
         name: unique in its workload.
         time: of its arrival, in seconds from the start.
-        application: what it runs. Jobs of the same application have the same colour in the picture.
+        application: jobs of the same application have the same colour in the picture.
         replicas: the workers its user would give it if it were not elastic.
         max_workers: the most workers it can use if it is.
         work: what it has to do, in samples (any unit that `speed` has too).
@@ -40,7 +40,7 @@ class SimulatedJob:
         priority: weight under fair share.
         min_workers: the fewest workers it runs on.
         instance_group: its queue, "" for the plan's first.
-        owner: its owner, for user shares.
+        owner: for user shares.
         slots_per_unit: its workers come and go so many at a time, and `max_workers` is a multiple of this number.
         keeps: its workers are never taken from it, as it would have to restart: it is not elastic.
     """
@@ -129,14 +129,9 @@ class Row:
 
 
 def read_workload(path: Path, apps: Path | None = None) -> tuple[SimulatedJob, ...]:
-    """Return the jobs of a workload, by arrival.
+    """Return the jobs of a workload, by arrival. `apps` may be None where the jobs have a `duration`.
 
-    Args:
-        path: the jobs.
-        apps: the applications' speeds, which may be None where the jobs have a `duration`.
-
-    Raises:
-        InvalidRequest: a file cannot be read or used. The message has line and column.
+    InvalidRequest with line and column when a file cannot be read or used.
     """
     applications = {} if apps is None else read_applications(apps)
     jobs: dict[str, SimulatedJob] = {}
@@ -191,8 +186,10 @@ def _job(row: Row, applications: Mapping[str, Application], apps: Path | None) -
         speed = _speed(row, known, application, timed=timed)
         most = row.whole("max_workers", max(speed.most, replicas))
         work = row.real("duration", above=0) * speed.at(replicas) if timed else known.samples_total
-    elastic = _elastic(row)
-    least, most, unit = _sizes(row, most) if elastic else (replicas, replicas, 1)
+    elastic = row.text("elastic", "yes")
+    if elastic not in ("yes", "no"):
+        raise row.wrong("elastic", f"is {elastic!r}, neither yes nor no")
+    least, most, unit = _sizes(row, most) if elastic == "yes" else (replicas, replicas, 1)
     return SimulatedJob(
         name=row.text("name"),
         time=row.seconds("time"),
@@ -206,15 +203,8 @@ def _job(row: Row, applications: Mapping[str, Application], apps: Path | None) -
         instance_group=row.text("instance_group", ""),
         owner=row.text("owner", ""),
         slots_per_unit=unit,
-        keeps=not elastic,
+        keeps=elastic == "no",
     )
-
-
-def _elastic(row: Row) -> bool:
-    word = row.text("elastic", "yes")
-    if word not in ("yes", "no"):
-        raise row.wrong("elastic", f"is {word!r}, neither yes nor no")
-    return word == "yes"
 
 
 def _sizes(row: Row, most: int) -> tuple[int, int, int]:
