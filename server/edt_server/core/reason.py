@@ -24,6 +24,7 @@ from edt_server.core.rule import Rule
 Names = Callable[[str], str]
 Ends = Mapping[str, tuple[float, float]]
 _FEW = 64  # most jobs for which the division is repeated to improve one sentence
+_MOST_LISTED = 4  # jobs by name in a sentence
 _MOST_NAMED = 100  # jobs in the numbers of a reason: a list of reasons must not become all names
 
 
@@ -391,8 +392,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _list(items: Sequence[str], most: int = 4) -> str:
-    shown = list(items[:most])
-    if len(items) > most:
-        shown.append(f"{len(items) - most} more")
+def _list(items: Sequence[str]) -> str:
+    shown = list(items[:_MOST_LISTED])
+    if len(items) > _MOST_LISTED:
+        shown.append(f"{len(items) - _MOST_LISTED} more")
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)

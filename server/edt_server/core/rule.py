@@ -198,11 +198,6 @@ class Rule:
 
     # --- reading it ---------------------------------------------------------------------------------------------------
 
-    @property
-    def slots(self) -> int:
-        """The number of slots."""
-        return self._tree.root.own
-
     def target(self, job: str) -> int:
         """Return the slots the job is entitled to, 0 before the first `settle`. KeyError when it is not there."""
         return self._targets[job]
@@ -210,7 +205,7 @@ class Rule:
     def used(self, group: str, user: str) -> tuple[int, int]:
         """Return, for a leaf with a strict policy, the slots its jobs are entitled to and the first job's floor."""
         leaf = self._tree.leaf(group, user)
-        first = ranking(leaf).first(self.slots)
+        first = ranking(leaf).first(self._tree.root.own)
         return leaf.used, 1 if first is None else max(1, first.floor)
 
     def contested(self, group: str, user: str) -> bool:

@@ -45,24 +45,13 @@ class Submission:
         spec = self.spec
         check_there(change, spec)
         change.ledger.names[self.job] = spec.name
-        change.tx.add_job(self._row(change.now))
-        data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
-        change.append(kinds.STATE, self.job, data)
-        for remark in self.remarks:
-            change.append(kinds.REMARK, self.job, {"text": remark})
-        seq = change.apply(arrival(self.job, self.owner, spec), name=spec.name)
-        if not change.core.holding(self.job):
-            change.wait(self.job, cause=seq)
-
-    def _row(self, now: float) -> JobRow:
-        spec = self.spec
-        return JobRow(
+        row = JobRow(
             id=self.job,
             owner=self.owner,
             spec=spec,
             state=JobState.SUBMITTED,
-            state_since=now,
-            created=now,
+            state_since=change.now,
+            created=change.now,
             started=None,
             ended=None,
             attempt=0,
@@ -76,6 +65,14 @@ class Submission:
             progress=None,
             settings=spec.settings,
         )
+        change.tx.add_job(row)
+        data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
+        change.append(kinds.STATE, self.job, data)
+        for remark in self.remarks:
+            change.append(kinds.REMARK, self.job, {"text": remark})
+        seq = change.apply(arrival(self.job, self.owner, spec), name=spec.name)
+        if not change.core.holding(self.job):
+            change.wait(self.job, cause=seq)
 
 
 def remarks(spec: JobSpec, data_fs: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -96,7 +96,8 @@ def slot_seconds(life: Life) -> float:
 def finish_time_fairness(run: SimulatedRun) -> dict[str, float]:
     """Return ρ of each job that ended, by name."""
     crowd = _Crowd(run.lives)
-    return {life.job.name: completion(life) / _alone(life, run.slots / crowd.mean(life)) for life in _ended(run)}
+    done = (life for life in run.lives if life.end is not None)
+    return {life.job.name: completion(life) / _alone(life, run.slots / crowd.mean(life)) for life in done}
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float:
@@ -107,10 +108,6 @@ def percentile(ascending: Sequence[float], percent: float) -> float:
     low = math.floor(place)
     high = min(low + 1, len(ascending) - 1)
     return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
-
-
-def _ended(run: SimulatedRun) -> Iterator[Life]:
-    return (life for life in run.lives if life.end is not None)
 
 
 def _alone(life: Life, share: float) -> float:
