@@ -79,7 +79,13 @@ def resume(
         row = change.tx.update_job(job, settings=patch.apply_to(row.settings))
     if row.state not in (JobState.SUSPENDED, *_ENDED):
         if checkpoint:
-            raise _workers_run(change, row)
+            again = "Suspend it first, then resume it from the checkpoint."
+            raise Conflict(
+                f"Job {job} is {row.state.value}: it cannot be put back to a checkpoint while workers run.",
+                hint="Wait until it is SUSPENDED." if change.core.suspended(job) else again,
+                job=job,
+                state=row.state.value,
+            )
         if not change.core.suspended(job):
             return row
     _forget_uncommitted(change, paths, job)
@@ -188,13 +194,3 @@ def _check(row: JobRow) -> None:
             job=row.id,
             state=row.state.value,
         )
-
-
-def _workers_run(change: Change, row: JobRow) -> Conflict:
-    leaving = change.core.suspended(row.id)
-    return Conflict(
-        f"Job {row.id} is {row.state.value}: it cannot be put back to a checkpoint while workers run.",
-        hint="Wait until it is SUSPENDED." if leaving else "Suspend it first, then resume it from the checkpoint.",
-        job=row.id,
-        state=row.state.value,
-    )
