@@ -26,7 +26,7 @@ from edt_sdk.pictures.spark import Spark
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState, JobView
-from edt_server.history.timeline_index import TimelineRow
+from edt_server.history.timeline import TimelineRow
 from edt_server.outputs.results import Checkpoint
 from edt_server.outputs.training_curve import Curve, TrainPoint
 

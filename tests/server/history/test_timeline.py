@@ -12,7 +12,7 @@ from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import JobArrived, JobChanged, JobDemand, JobGone, JobResumed, JobSuspended, SlotsChanged
-from edt_server.history.timeline_index import TimelineIndex
+from edt_server.history.timeline import TimelineIndex
 from tests.server.timeline_histories import Recorder, call, wander
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_server.history.timeline_index import TimelineRow, tell
+from edt_server.history.timeline import TimelineRow, tell
 
 
 class _State:

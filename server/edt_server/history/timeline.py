@@ -1,8 +1,9 @@
-"""Keep the allocation timeline: which job had how many slots when, and why that changed. Pure.
+"""Keep the allocation timeline: which job had how many slots when, and why that changed.
 
-Each event is taken once, and any window of rows is computed from what was kept. The index reads decisions (granted,
-revoked, released, gone) and never evaluates the rule again, so it stays true when the rule changes. Invariant of every
-row: the slots of all jobs + `free` = `capacity`, except for slots that were taken away while a job was still in them.
+The index is pure, and the feed gives it the events of a store. Each event is taken once, and any window of rows is
+computed from what was kept. The index reads decisions (granted, revoked, released, gone) and never evaluates the rule
+again, so it stays true when the rule changes. Invariant of every row: the slots of all jobs + `free` = `capacity`,
+except for slots that were taken away while a job was still in them.
 
 An entry holds changes, not all slots of all jobs. Some entries also hold the whole state, less often the larger it is.
 A window therefore costs as much as it contains, and memory grows with changes, not with changes × jobs.
@@ -10,12 +11,13 @@ A window therefore costs as much as it contains, and memory grows with changes, 
 
 from __future__ import annotations
 
+import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
@@ -25,6 +27,9 @@ KINDS = kinds.INPUTS | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED}
 # Rows between two states: computing a row from the state before it costs about as much as copying that state.
 _LEAST_APART = 32
 _APART_BY_JOB = 4
+MOST_POINTS = 10_000
+DEFAULT_POINTS = 500
+_PAGE = 1000
 
 
 class TimelineRow(TypedDict):
@@ -270,6 +275,89 @@ class TimelineIndex:
                 }
             )
         return rows
+
+
+class TimelineEvents(Protocol):
+    """The part of a store that is read."""
+
+    def events(self, *, kinds: frozenset[str] | None = None, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return events with seq > `after`, oldest first, only of `kinds` and only the first `limit`, where given."""
+        ...
+
+
+class TimelineFeed:
+    """The timeline index of a store, which reads at each request only what was committed since the last one.
+
+    It needs no feeding. It finds missing events in the store, so a rolled-back change never shows, a change by another
+    server does, and it may be created at any time. A transaction commits an input together with every decision that
+    follows from it. Calls block, so make them in a thread. Concurrent calls wait for each other.
+
+    `newest` returns the number of the newest committed event, so that nothing is read where nothing is new.
+    """
+
+    def __init__(self, store: TimelineEvents, newest: Callable[[], int], names: Callable[[str], str]) -> None:
+        self._store = store
+        self._newest = newest
+        self._names = names
+        self._index = TimelineIndex(names)
+        self._seen = -1
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """Stop a `catch_up` that is under way at its next page."""
+        self._closed = True
+
+    def catch_up(self) -> None:
+        """Read the events committed since the last call."""
+        with self._lock:
+            # Read before the events: an event committed in between is found now, and looked for once more by the next
+            # call.
+            newest = self._newest()
+            if newest == self._seen:
+                return
+            # Page by page: in between, the others get their turn, and no more than a page is held.
+            while not self._closed:
+                page = self._store.events(kinds=KINDS, after=self._index.seq, limit=_PAGE)
+                full = len(page) == _PAGE
+                self._index.take(page, more=full)
+                if not full:
+                    self._seen = newest
+                    return
+
+    def read(
+        self,
+        *,
+        job: str | None = None,
+        start: float | None = None,
+        end: float | None = None,
+        points: int | None = None,
+    ) -> dict[str, Any]:
+        """Return which job held how many slots when and why, up to now.
+
+        Args:
+            job: only while this job lived.
+            start: only since then, seconds since the epoch. The first row is the one in force then.
+            end: only until then.
+            points: most rows, ≥ 2. By default `DEFAULT_POINTS`, or `MOST_POINTS` for a window.
+
+        Returns:
+            `rows`, `total` (how many rows the window has), `thinned` (True when some were left out), and `names` of the
+            jobs in the rows.
+        """
+        self.catch_up()
+        with self._lock:
+            window = self._index.window(job=job, start=start, end=end)
+            whole = start is None and end is None
+            chosen = self._index.thin(window, points or (DEFAULT_POINTS if whole else MOST_POINTS))
+            rows = self._index.rows(chosen)
+        held = {each for row in rows for each in row["slots"]}
+        return {
+            "rows": rows,
+            "total": len(window),
+            "thinned": len(rows) < len(window),
+            "names": {each: self._names(each) for each in sorted(held)},
+        }
 
 
 def _less(counts: dict[str, int], job: str) -> None:
