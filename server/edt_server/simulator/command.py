@@ -18,7 +18,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.plan import Plan, PlanAsRead
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator.engine import SimulatedRun, SimulationSettings, simulate
+from edt_server.simulator.engine import Engine, SimulatedRun, SimulationSettings
 from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness, table
 from edt_server.simulator.picture import allocation, draw
 from edt_server.simulator.policies import ELASTIC, POLICIES, RIGID, fit, make
@@ -107,14 +107,8 @@ def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Si
     shown = _Progress(policy or PLAN)
     jobs = fit(question.jobs, policy, question.plan, len(question.slots))
     # Processor time: what else the machine does in the meantime is no part of a decision.
-    run = simulate(
-        make(policy, question.plan, question.slots),
-        len(question.slots),
-        jobs,
-        settings,
-        clock=time.thread_time,
-        watch=shown.show,
-    )
+    scheduler = make(policy, question.plan, question.slots)
+    run = Engine(scheduler, len(question.slots), jobs, settings, clock=time.thread_time, watch=shown.show).run()
     shown.close()
     return run
 

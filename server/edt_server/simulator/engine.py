@@ -369,9 +369,6 @@ def simulate(
     slots: int,
     jobs: Sequence[SimulatedJob],
     settings: SimulationSettings = SimulationSettings(),  # frozen
-    *,
-    clock: Callable[[], float] = lambda: 0.0,
-    watch: Callable[[float, int, int], None] | None = None,
 ) -> SimulatedRun:
-    """Play `jobs` against `scheduler`, which has its slots already. The arguments are the arguments of `Engine`."""
-    return Engine(scheduler, slots, jobs, settings, clock=clock, watch=watch).run()
+    """Play `jobs` against `scheduler`, which has its slots already. The arguments are those of `Engine`."""
+    return Engine(scheduler, slots, jobs, settings).run()
