@@ -586,8 +586,7 @@ class Core:
             self._pools[job.pool].rule.put(job.claim(group))
 
     def _belongs(self, job: CoreJob, slot: int) -> bool:
-        pool = self._pool_of.get(slot)
-        return pool is not None and pool.name == job.pool
+        return self.resource_group_of(slot) == job.pool
 
     def _group(self, job: CoreJob) -> InstanceGroup:
         return self._leaves.get(job.group) or self._plan.leaves()[0]
