@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edt_server.core.claim import Claim
-from edt_server.core.ranking import Ranking
+from edt_server.core.claim import Claim, Ranking
 from edt_server.core.speedup import speedup
 from edt_server.core.tree import GroupNode, Tree
 
@@ -57,9 +56,7 @@ def ask(tree: Tree, leaf: GroupNode) -> None:
 
 
 def admit(tree: Tree, leaves: Iterable[GroupNode]) -> tuple[dict[int, Claim], bool]:
-    """Return the jobs that may run, by arrival number, and whether all floors fit.
-
-    Afterwards the needs of the tree are those of these jobs.
+    """Return the jobs that may run, by arrival number, and whether all floors fit. The tree then has their needs.
 
     All jobs of a leaf with a strict policy are admitted, because the policy chooses among them. The leaf is `excluded`
     when not even its first job can count on its floor.
@@ -77,12 +74,10 @@ def admit(tree: Tree, leaves: Iterable[GroupNode]) -> tuple[dict[int, Claim], bo
     for leaf in leaves:
         tree.need(leaf, 0, leaf.demand)
     waiting = _let_in(tree, waiting, admitted, grow=False)
+    # Demand counts against what a group lends. A job that waits for many slots must not block lending until then.
+    _forget_the_demand_of(tree, waiting)
     if any(floor > 1 for _, floor, _ in waiting):
-        # Demand counts against what a group lends. A job that waits for many slots must not block lending until then.
-        _forget_the_demand_of(tree, waiting)
-        waiting = _let_in(tree, waiting, admitted, grow=True)
-    else:
-        _forget_the_demand_of(tree, waiting)
+        _let_in(tree, waiting, admitted, grow=True)
     return admitted, False
 
 
@@ -92,10 +87,7 @@ KEPT, IN_TURN = 0, 1
 
 
 def key_of_job(claim: Claim) -> Key:
-    """Return the sort key of admission: kept slots first, then the turn.
-
-    At equal turns leaves with a strict policy come first, then jobs by arrival.
-    """
+    """Return the sort key of admission: kept slots first, then the turn, then strict leaves before jobs by arrival."""
     return KEPT if claim.keep else IN_TURN, claim.turn, 1, claim.order
 
 
@@ -119,10 +111,7 @@ def _by_turn(tree: Tree, leaves: Iterable[GroupNode]) -> list[Candidate]:
 
 
 def _let_in(tree: Tree, waiting: list[Candidate], admitted: dict[int, Claim], *, grow: bool) -> list[Candidate]:
-    """Admit the candidates that fit, and return the others.
-
-    With `grow` the demand of the leaves does not count the candidates yet.
-    """
+    """Admit the candidates that fit, and return the others. With `grow` no leaf's demand counts them yet."""
     still: list[Candidate] = []
     closed: set[tuple[int, int]] = set()  # leaves and floors that do not fit, and never will as more jobs are admitted
     for leaf, floor, claim in waiting:

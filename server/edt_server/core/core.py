@@ -22,7 +22,6 @@ from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
 from edt_sdk.schemas.job import Reason, check_units
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.core import reason as reasons
 from edt_server.core.deadlines import NEVER, Deadlines
 from edt_server.core.events import (
     CoreEvent,
@@ -41,8 +40,8 @@ from edt_server.core.events import (
 from edt_server.core.instructions import GiveUp, Instruction, Revoke
 from edt_server.core.job import CoreJob, arrived
 from edt_server.core.pool import Pool
-from edt_server.core.pool_view import PoolView
-from edt_server.core.rule import Holding
+from edt_server.core.reason import PoolView, explain, never
+from edt_server.core.tree import Holding
 from edt_server.core.turns import StrictQueue, Turns, TurnTaker
 
 _NO_ENDS: Mapping[str, tuple[float, float]] = {}
@@ -52,14 +51,7 @@ Lost = list[tuple[CoreJob, int]]
 
 
 class Core:
-    """The slots of all resource groups, divided among the jobs.
-
-    Args:
-        plan: the division until a PlanChanged replaces it.
-
-    Raises:
-        Unprocessable: the plan cannot be used.
-    """
+    """The slots of all resource groups, divided among the jobs by `plan` until a PlanChanged replaces it."""
 
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = (plan or Plan()).check()
@@ -82,11 +74,6 @@ class Core:
     def plan(self) -> Plan:
         """The plan that divides the slots."""
         return self._plan
-
-    @property
-    def groups(self) -> tuple[InstanceGroup, ...]:
-        """The instance groups that jobs may be in."""
-        return self._plan.leaves()
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -174,33 +161,23 @@ class Core:
         if view is None:
             view = PoolView(pool, (each for each in self._jobs.values() if each.pool == pool.name))
             self._views[pool.name] = view
-        return reasons.explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
-
-    def most(self, instance_group: str) -> int:
-        """Return how many slots the group's jobs can have at best, with no other job there."""
-        return self._pools[self._plan.group(instance_group).resource_group].rule.most(instance_group)
+        return explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
 
     def fits(self, instance_group: str, min_workers: int = 1, slots_per_unit: int = 1) -> None:
-        """Check that a job of this least size could ever run in that group.
+        """Raise Unprocessable unless a job of this least size could ever run in that group.
 
         A resource group without slots refuses nothing: its hosts may still be starting.
-
-        Raises:
-            Unprocessable: it could not, or there is no such group.
         """
-        group = self.check_group(instance_group)
+        group = self._plan.group(instance_group)
         needed = -(-min_workers // slots_per_unit) * slots_per_unit
-        slots, most = len(self._pools[group.resource_group].slots), self.most(group.name)
+        pool = self._pools[group.resource_group]
+        slots, most = len(pool.slots), pool.rule.most(group.name)
         if slots and needed > most:
             raise Unprocessable(
-                reasons.never(needed, most, slots, group.name),
+                never(needed, most, slots, group.name),
                 hint="edt cluster shows what each group has.",
                 field="min_workers",
             )
-
-    def check_group(self, name: str) -> InstanceGroup:
-        """Return the instance group of this name, or raise Unprocessable with the names there are."""
-        return self._plan.group(name)
 
     def check_plan(self, plan: Plan) -> Plan:
         """Return the plan, or raise Unprocessable: it contradicts itself, or leaves a job without a group."""
@@ -222,9 +199,7 @@ class Core:
         return plan
 
     def next_wake(self, now: float) -> float | None:
-        """Return when to apply the next TimePassed, in seconds, never before `now`.
-
-        None when nothing waits for time.
+        """Return when to apply the next TimePassed, in seconds, never before `now`. None when nothing waits for time.
 
         The core reads no clock: turns and deadlines end only in a TimePassed.
         """
@@ -232,10 +207,7 @@ class Core:
         return None if wake == NEVER else max(wake, now)
 
     def digest(self) -> str:
-        """Return the SHA-256 (hex) of the whole state.
-
-        Equal states have equal digests, and different states different digests.
-        """
+        """Return the SHA-256 (hex) of the whole state, equal for equal states only."""
         return hashlib.sha256(json.dumps(self.state(), separators=(",", ":")).encode()).hexdigest()
 
     def state(self) -> dict[str, Any]:
@@ -291,26 +263,19 @@ class Core:
                 job without a group.
         """
         if isinstance(event, JobArrived):
-            self.check_group(event.instance_group)
+            self._plan.group(event.instance_group)
         if isinstance(event, JobChanged) and event.patch.instance_group is not None:
-            self.check_group(event.patch.instance_group)
+            self._plan.group(event.patch.instance_group)
         if isinstance(event, PlanChanged):
             self.check_plan(event.plan)
         return self._step(event, now)
 
-    @classmethod
-    def replay(cls, events: Iterable[tuple[CoreEvent, float]], plan: Plan | None = None) -> Core:
-        """Return the core that has seen these events, the first of them under `plan`.
+    def follow(self, events: Iterable[tuple[CoreEvent, float]]) -> None:
+        """Apply events that another core in the same state has accepted. Their instructions are already known.
 
         Equal events give an equal digest. An event may name a group that has since been removed: refusing it would
         keep a server from starting because of a job that ended long ago.
         """
-        core = cls(plan)
-        core.follow(events)
-        return core
-
-    def follow(self, events: Iterable[tuple[CoreEvent, float]]) -> None:
-        """Apply events that another core in the same state has accepted. Their instructions are already known."""
         for event, now in events:
             self._step(event, now)
 
@@ -371,10 +336,7 @@ class Core:
         return self._expel(lambda job, slot: slot in kept and self._belongs(job, slot))
 
     def _spread_slots(self) -> None:
-        """Give each resource group the slots of its hosts.
-
-        A group without hosts takes the hosts that no group names.
-        """
+        """Give each resource group the slots of its hosts. One without hosts takes the hosts that no group names."""
         by_host = {host: group.name for group in self._plan.resource_groups for host in group.hosts}
         rest = next((group.name for group in self._plan.resource_groups if not group.hosts), None)
         parts: dict[str, set[int]] = {name: set() for name in self._pools}
@@ -624,8 +586,7 @@ class Core:
             self._pools[job.pool].rule.put(job.claim(group))
 
     def _belongs(self, job: CoreJob, slot: int) -> bool:
-        pool = self._pool_of.get(slot)
-        return pool is not None and pool.name == job.pool
+        return self.resource_group_of(slot) == job.pool
 
     def _group(self, job: CoreJob) -> InstanceGroup:
         return self._leaves.get(job.group) or self._plan.leaves()[0]

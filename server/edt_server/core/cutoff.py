@@ -15,9 +15,8 @@ from fractions import Fraction
 from edt_server.core.admission import least, ranking
 from edt_server.core.claim import Claim
 from edt_server.core.divisor_rule import WeightedClaim, divide, worth
-from edt_server.core.lending import Holding, holdings
 from edt_server.core.replan import add_up, weighted
-from edt_server.core.tree import GroupNode, Tree, path
+from edt_server.core.tree import GroupNode, Holding, Tree, holdings, path
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +66,7 @@ class Cut:
 
 
 class Cuts:
-    """The cuts of jobs after a division. What several of them need is computed once.
-
-    They are valid until the tree or the targets change.
-    """
+    """The cuts of jobs, valid until the tree or the targets change. What several of them need is computed once."""
 
     def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
         add_up(tree.root)
@@ -120,10 +116,7 @@ class Cuts:
         return replace(cut, why="unit" if claim.unit > 1 else "lend")
 
     def _before(self, leaf: GroupNode, claim: Claim) -> str:
-        """Return the last other job of a strict leaf that gets slots.
-
-        While no job there gets slots, return the first in line. "" when there is no such job.
-        """
+        """Return the last other job of a strict leaf that gets slots, the first in line while none does, or ""."""
         last = self._last.get(leaf)
         if last is None:
             order = ranking(leaf)
@@ -169,10 +162,7 @@ class Cuts:
         return dict(zip((each.job for each in running), found, strict=True))
 
     def _compared(self, cut: Cut, level: GroupNode, me: WeightedClaim) -> Cut | None:
-        """Compare with the weakest claim among siblings that still got slots.
-
-        None when all siblings have only their floors.
-        """
+        """Compare with the weakest sibling that still got slots, None when all siblings have only their floors."""
         rival = next((each for each in self._two_weakest(level) if each.name != cut.job), None)
         if rival is None:
             return None

@@ -1,6 +1,7 @@
-"""Track how long jobs wait for their first slot.
+"""Track moments that are still to come: the ends of turns, and how long jobs wait for their first slot.
 
-The heap is cleaned lazily: a deadline that a job no longer has stays in it until it reaches the top.
+The heap is cleaned lazily: a deadline that a job no longer has stays in it until it reaches the top, or until there are
+many of them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,12 @@ DeadlineOf = Callable[[str], float]  # a job's present deadline, or NEVER where 
 
 
 class Deadlines:
-    """The deadlines of all jobs, in seconds since the epoch.
-
-    Args:
-        deadline_of: returns a job's present deadline. An entry of the heap is valid while it equals this.
-    """
+    """The deadlines of all jobs, in seconds since the epoch. An entry is valid while it equals `deadline_of`."""
 
     def __init__(self, deadline_of: DeadlineOf) -> None:
         self._deadline_of = deadline_of
         self._heap: list[tuple[float, str]] = []
+        self._valid = 0  # how many there were at the last cleaning
 
     def watch(self, job: str) -> None:
         """Add the job's present deadline."""
@@ -30,6 +28,9 @@ class Deadlines:
         if deadline < NEVER:
             # An earlier entry of this job stays in the heap. Finding it would need a search.
             heapq.heappush(self._heap, (deadline, job))
+            if len(self._heap) > 2 * self._valid + 64:
+                self._heap = sorted({(at, name) for at, name in self._heap if self._deadline_of(name) == at})
+                self._valid = len(self._heap)
 
     def next(self) -> float:
         """Return the next valid deadline, or NEVER."""

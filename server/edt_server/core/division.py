@@ -86,7 +86,7 @@ class _Item:
 
 
 class Division:
-    """A division of slots among claims with units of 1. All their floors fit.
+    """A division of slots among claims with units of 1, whose floors all fit.
 
     Args:
         shares: (name, claim, what it holds now, 0 for a new claim).

@@ -39,11 +39,8 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
     """A new job has arrived. It asks for `demand`, or its least size, until its first JobDemand.
 
     Attributes:
-        job: its id.
         priority: weight, see `InstanceGroup.policy`.
-        max_workers: most workers it may have.
-        instance_group: the group it is in.
-        owner: its owner, for groups that divide among users.
+        owner: for groups that divide among users.
         min_workers: the fewest workers it runs on.
         slots_per_unit: slots are given and taken in multiples of this.
         pending_timeout: seconds after which it is given up if it never got a slot. None for its group's timeout.
@@ -155,17 +152,12 @@ def to_data(event: CoreEvent) -> dict[str, Any]:
 
 
 def from_data(kind: str, data: dict[str, Any]) -> CoreEvent:
-    """Return the event that a row contains.
-
-    Raises:
-        KeyError: `kind` is no input of the core.
-        msgspec.ValidationError: the data does not fit the kind, with the path of the wrong field.
-    """
+    """Return the event of a row. KeyError for a kind that is no input, msgspec.ValidationError for data of another."""
     if kind == kinds.JOB_CHANGED:
         data = {**data, "patch": {name: data[name] for name in SCHEDULED if name in data}}
     return msgspec.convert(data, _BY_KIND[kind], str_keys=True)
 
 
 def inputs(events: Iterable[Event]) -> list[tuple[CoreEvent, float]]:
-    """Return the core's inputs among rows of the event list, in their order, ready for `Core.replay`."""
+    """Return the core's inputs among rows of the event list, in their order, ready for `Core.follow`."""
     return [(from_data(event.kind, event.data), event.time) for event in events if event.kind in kinds.INPUTS]

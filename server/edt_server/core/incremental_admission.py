@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.admission import Key, key_of_job, key_of_leaf, least, useful
-from edt_server.core.claim import Claim
-from edt_server.core.ranking import Ranking
+from edt_server.core.claim import Claim, Ranking
 from edt_server.core.tree import GroupNode, Tree
 
 Place = tuple[Key, "Gate"]  # keys are unique: gates are never compared
@@ -53,9 +52,7 @@ class IncrementalAdmission:
     """The admission of a resource group's jobs while not all of them can run.
 
     Args:
-        groups: the groups of the rule.
-        slots: the number of slots.
-        claims: the claims of all jobs. Units are one slot, and so are floors, except for what is kept.
+        claims: of all jobs. Units are one slot, and so are floors, except for what is kept.
         turns: (group, user) of a leaf with a strict policy → its turn. The default is 0.
         inside: arrival numbers of the jobs that can run, where known, so that they need not be searched. Default: all.
 
@@ -123,16 +120,13 @@ class IncrementalAdmission:
         turned: Mapping[tuple[str, str], float],
         slots: int,
     ) -> dict[str, Claim | None]:
-        """Update `running` after changes.
-
-        Returns:
-            The jobs with a possibly changed entry in `running`, each with its former claim there, or None.
+        """Update `running`, and return the jobs with a possibly changed entry there, each with its former one or None.
 
         Args:
             changed: job → its claim before.
-            claims: the claims of all jobs now.
+            claims: of all jobs now.
             turned: the changed turns of leaves with a strict policy.
-            slots: the number of slots now.
+            slots: how many there are now.
         """
         touched: dict[Gate, None] = {}
         self._moved, self._strict = {}, {}
@@ -284,35 +278,27 @@ class IncrementalAdmission:
         node = gate.node
         taken = node.bases_below if gate.children else node.floor
         if taken > node.room and gate.worst is not None:
-            return (self._out(gate.worst),)
+            return (self._shift(gate.worst, -1),)
         if gate.best is None:
             return ()
         if taken < node.room:
             # Up to its reserve an admission changes no base above this node, so it cannot overfill a node there.
             if taken < node.reserve or gate.parent is None:
-                return (self._in(gate.best),)
+                return (self._shift(gate.best, 1),)
             return ()  # there is room here, but a node above may be full: its own turn in `_mend` decides
         if gate.worst is not None and gate.best < gate.worst:
             best = gate.best
-            return self._out(gate.worst), self._in(best)
+            return self._shift(gate.worst, -1), self._shift(best, 1)
         return ()
 
-    def _in(self, place: Place) -> Gate:
+    def _shift(self, place: Place, step: int) -> Gate:
+        """Admit the first waiting job of a line (`step` 1), or exclude the last admitted one (`step` -1)."""
         gate = place[1]
+        before = gate.inside
+        gate.inside += step
+        gate.floor += step
         if gate.ranking is None:
-            self._moved[gate.line[gate.inside][1]] = None
-        else:
-            self._strict[gate] = None
-        gate.inside += 1
-        gate.floor += 1
-        return gate
-
-    def _out(self, place: Place) -> Gate:
-        gate = place[1]
-        gate.inside -= 1
-        gate.floor -= 1
-        if gate.ranking is None:
-            self._moved[gate.line[gate.inside][1]] = None
+            self._moved[gate.line[min(before, gate.inside)][1]] = None
         else:
             self._strict[gate] = None
         return gate

@@ -26,10 +26,9 @@ def forces_replan(tree: Tree, claim: Claim) -> bool:
 
 def exchange(tree: Tree, old: Claim | None, new: Claim | None) -> None:
     """Replace the job's former claim in the tree."""
-    if old is not None and old.cap > 0:
-        _take_out(tree.leaf(old.group, old.user), old)
-    if new is not None and new.cap > 0:
-        _put_in(tree.leaf(new.group, new.user), new)
+    for claim, move in ((old, _take_out), (new, _put_in)):
+        if claim is not None and claim.cap > 0:
+            move(tree.leaf(claim.group, claim.user), claim)
 
 
 def _take_out(leaf: GroupNode, claim: Claim) -> None:
@@ -63,9 +62,7 @@ class _Asked:
 class IncrementalTargets:
     """The target changes of a single `settle`: claims are exchanged first, then the divisions below the root follow.
 
-    Args:
-        tree: the tree with the claims of the running jobs.
-        targets: the targets of all jobs before.
+    The tree has the claims of the running jobs, and `targets` are those of all jobs before.
     """
 
     def __init__(self, tree: Tree, targets: Mapping[str, int]) -> None:
@@ -78,20 +75,14 @@ class IncrementalTargets:
         tree = self._tree
         for job, old in changed.items():
             new = self._now[job] = claims.get(job)
-            if old is not None and old.cap > 0:
-                leaf = tree.leaf(old.group, old.user)
-                _take_out(leaf, old)
-                asked = self.touch(leaf)
-                asked.jobs[job] = None
-                asked.floor -= least(old)
-                asked.demand -= useful(old, leaf.aware)
-            if new is not None and new.cap > 0:
-                leaf = tree.leaf(new.group, new.user)
-                _put_in(leaf, new)
-                asked = self.touch(leaf)
-                asked.jobs[job] = None
-                asked.floor += least(new)
-                asked.demand += useful(new, leaf.aware)
+            for claim, move, sign in ((old, _take_out, -1), (new, _put_in, 1)):
+                if claim is not None and claim.cap > 0:
+                    leaf = tree.leaf(claim.group, claim.user)
+                    move(leaf, claim)
+                    asked = self.touch(leaf)
+                    asked.jobs[job] = None
+                    asked.floor += sign * least(claim)
+                    asked.demand += sign * useful(claim, leaf.aware)
         for asked in self._leaves.values():
             self._need(asked.leaf, asked.floor, asked.demand)
         return not tree.excess
@@ -159,11 +150,7 @@ def _need_above(leaf: GroupNode, visit: dict[int, dict[str, None]]) -> None:
     node = leaf
     while node.parent is not None:
         parent = node.parent
-        below = visit.get(id(parent))
-        if below is None:
-            visit[id(parent)] = {node.name: None}
-        else:
-            below[node.name] = None
+        visit.setdefault(id(parent), {})[node.name] = None
         if parent.division is not None:
             parent.division.bound(node.name, node.base, node.most, node.reserve)
         node = parent

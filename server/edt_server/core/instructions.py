@@ -19,10 +19,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """The job must leave this slot, which stays occupied until the job has left.
-
-    It is entitled to `entitled` slots now.
-    """
+    """The job must leave this slot, which stays occupied until then. It is entitled to `entitled` slots now."""
 
     job: str
     slot: int

@@ -124,11 +124,7 @@ class CoreJob:
 
 
 def arrived(event: JobArrived, number: int, now: float) -> CoreJob:
-    """Return the job of this event, the `number`-th of all.
-
-    Raises:
-        Unprocessable: a value is out of bounds.
-    """
+    """Return the job of this event, the `number`-th of all. Unprocessable when a value is out of bounds."""
     check_priority(event.priority)
     check_max_workers(event.max_workers)
     check_units(event.min_workers, event.max_workers, event.slots_per_unit)

@@ -21,13 +21,7 @@ Urgency = tuple[bool, int, int, int]
 
 
 class Pool:
-    """The pool of a resource group.
-
-    Args:
-        name: the name of the resource group.
-        groups: its instance groups.
-        turns: the turns of its jobs so far.
-    """
+    """The pool of a resource group. `turns` are those of its jobs so far."""
 
     def __init__(self, name: str, groups: Iterable[InstanceGroup], turns: Turns | None = None) -> None:
         self.name = name
@@ -51,11 +45,6 @@ class Pool:
         if slot in self.slots and slot not in self._free:
             self._free.add(slot)
             heapq.heappush(self._lowest, slot)
-
-    @property
-    def idle(self) -> set[int]:
-        """The slots without a process."""
-        return self._free
 
     def owe(self, job: CoreJob) -> None:
         """Look at the job in the next `grants`, because it may hold less than its target."""

@@ -1,12 +1,14 @@
 """Explain why a job holds less than it asked for: one sentence with numbers, computed on demand.
 
-Pure: from a `Situation`, which the core makes of its state, to a `Reason`. Under a divisor rule the answer is always
-the same comparison: the job's claim to its next slot, and the weakest claim of another that still won (`cutoff.py`).
+Pure: from a `Situation`, which `PoolView` makes of the core's state, to a `Reason`. Under a divisor rule the answer is
+always the same comparison: the job's claim to its next slot, and the weakest claim of another that still won
+(`cutoff.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,29 +16,16 @@ from typing import Any
 from edt_sdk.schemas.job import Reason
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.cutoff import Cut
+from edt_server.core.deadlines import NEVER
+from edt_server.core.job import CoreJob
+from edt_server.core.pool import Pool
+from edt_server.core.rule import Rule
 
 Names = Callable[[str], str]
+Ends = Mapping[str, tuple[float, float]]
+_FEW = 64  # most jobs for which the division is repeated to improve one sentence
+_MOST_LISTED = 4  # jobs by name in a sentence
 _MOST_NAMED = 100  # jobs in the numbers of a reason: a list of reasons must not become all names
-
-
-@dataclass(frozen=True, slots=True)
-class JobShare:
-    """The slots that a job of instance group `group` holds and asks for. Counts are slots.
-
-    `short_since` is in seconds since the epoch, None when the job is not short.
-    """
-
-    job: str
-    group: str
-    priority: int
-    floor: int
-    asked: int
-    held: int
-    leaving: int
-    entitled: int
-    arrival: int
-    short_since: float | None
-    suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +41,6 @@ class Situation:
     """The data of the sentence about one job.
 
     Attributes:
-        me: the job.
         group: the instance group with the policy that applies to the job.
         cut: what keeps it from one slot more.
         slots: the slots of its resource group.
@@ -66,18 +54,115 @@ class Situation:
         now: the time, None for a sentence without a forecast.
     """
 
-    me: JobShare
+    me: CoreJob
     group: InstanceGroup
     cut: Cut
     slots: int
     most: int
-    running: Mapping[str, JobShare]
-    leaving: Sequence[JobShare]
+    running: Mapping[str, CoreJob]
+    leaving: Sequence[CoreJob]
     ahead: int = 0
     turns: bool = False
     if_gone: int | None = None
     forecast: SlotForecast | None = None
     now: float | None = None
+
+
+class PoolView:
+    """The jobs of a resource group between two events, in order of arrival.
+
+    One view serves all reasons, so that a list of them costs one look at every job, not one per job and reason.
+    """
+
+    def __init__(self, pool: Pool, jobs: Iterable[CoreJob]) -> None:
+        self._pool = pool
+        self._jobs = {job.name: job for job in jobs}
+        self._running = {job.name: job for job in self._jobs.values() if job.target}
+        self._leaving = tuple(job for job in self._jobs.values() if job.leaving)
+        self._turns = sorted(pool.turns.waiting_turns())
+        self._turn_ends = pool.turns.ends()
+        priorities = {job.priority if job.floor == 1 else -1 for job in self._jobs.values()}
+        self._even = len(priorities) == 1 and -1 not in priorities
+        self._if_gone: dict[str, Rule] = {}
+        self._ends: Ends = {}
+        self._known: tuple[list[tuple[float, str]], list[tuple[float, str]]] = [], []
+
+    def situation(self, me: CoreJob, group: InstanceGroup, now: float | None, ends: Ends) -> Situation:
+        """Return the situation of a job of this pool in `group`, `now` and `ends` as in `Core.reason`."""
+        cut = self._pool.rule.cut(me.name)
+        return Situation(
+            me=me,
+            group=group,
+            cut=cut,
+            slots=len(self._pool.slots),
+            most=self._pool.rule.most(group.name),
+            running=self._running,
+            leaving=self._leaving,
+            ahead=self._ahead(me) if me.target == 0 else 0,
+            turns=self._pool.turns.next_end() < NEVER,
+            if_gone=self._if_rival_ends(cut.rival, me),
+            forecast=self._forecast(me, group.quantum, ends),
+            now=now,
+        )
+
+    def _ahead(self, job: CoreJob) -> int:
+        """Return how many jobs and queues wait for a turn before this job, or before its queue."""
+        return bisect_left(self._turns, (self._pool.turns.queue_of(job.name) or job).turn)
+
+    def _if_rival_ends(self, rival: str, job: CoreJob) -> int | None:
+        """Return the job's target without its rival. None where that takes too long to compute."""
+        if rival not in self._jobs or len(self._jobs) > _FEW:
+            return None
+        rule = self._if_gone.get(rival)
+        if rule is None:
+            rule = self._if_gone[rival] = Rule(self._pool.groups, len(self._pool.slots))
+            for name in self._jobs:
+                if name != rival:
+                    rule.put(self._pool.rule.claim(name))
+            for queue in self._pool.turns.queues():
+                rule.set_turn(queue.group, queue.user, queue.turn)
+            rule.settle()
+        return rule.target(job.name)
+
+    def _forecast(self, me: CoreJob, quantum: float, ends: Ends) -> SlotForecast | None:
+        """Return when turns of `quantum` seconds and ends of jobs make room for the job, as far as they are known."""
+        if len(me.held) < me.target:
+            return None  # its slots are already on the way
+        turns = [] if me.target else self._turn_ends
+        firsts, lasts = self._ends_of_others(me, ends)
+        if not (turns or firsts):
+            return None
+        earliest = min([*turns[:1], *firsts[:1]])
+        if me.target:
+            return SlotForecast(earliest, lasts[0])
+        # Each turn that ends makes room for one job if all are equal. A job that needs many slots or has less weight
+        # may be passed over, so that no latest time can be given.
+        return SlotForecast(earliest, _nth(self._ahead(me), turns, quantum, lasts) if self._even else None)
+
+    def _ends_of_others(self, me: CoreJob, ends: Ends) -> tuple[list[float], list[float]]:
+        """Return the earliest and the latest ends of the other jobs that hold slots, each ascending."""
+        if ends is not self._ends:
+            here = [name for name in ends if name in self._jobs and self._jobs[name].held]
+            self._ends = ends
+            self._known = sorted((ends[name][0], name) for name in here), sorted((ends[name][1], name) for name in here)
+        firsts, lasts = ([at for at, name in known if name != me.name] for known in self._known)
+        return firsts, lasts
+
+
+def _nth(number: int, turns: list[float], quantum: float, ends: list[float]) -> float | None:
+    """Return when the `number`-th slot (from 0) becomes free, None when unknown: turns end repeatedly, jobs once."""
+
+    def turn(n: int) -> float:
+        if n < 0:
+            return float("-inf")
+        return turns[n % len(turns)] + quantum * (n // len(turns)) if turns else NEVER
+
+    if turns and turns[-1] - turns[0] > quantum:
+        return None  # turns of different lengths
+    # The first `jobs` slots come from jobs that end, the others from turns: take the best such mixture.
+    mixtures = range(min(number + 1, len(ends)) + 1)
+    found = min(max(turn(number - jobs), ends[jobs - 1] if jobs else float("-inf")) for jobs in mixtures)
+    return None if found == NEVER else found
 
 
 def explain(at: Situation, names: Names) -> Reason | None:
@@ -99,7 +184,7 @@ def explain(at: Situation, names: Names) -> Reason | None:
     me = at.me
     if me.suspended:
         return _suspended(me)
-    if me.held >= me.asked:
+    if len(me.held) >= me.asked:
         return None
     numbers: dict[str, Any] = {"slots": at.slots, "priority": me.priority, "since": me.short_since}
     if at.cut.borrowed:
@@ -108,7 +193,7 @@ def explain(at: Situation, names: Names) -> Reason | None:
         numbers["forecast"] = {"earliest": at.forecast.earliest, "latest": at.forecast.latest}
     code, text = _why(at, names, numbers)
     text += _borrowed(at.cut) + _when(at)
-    return Reason(code=code, text=text, held=me.held, entitled=me.entitled, asked=me.asked, numbers=numbers)
+    return Reason(code=code, text=text, held=len(me.held), entitled=me.target, asked=me.asked, numbers=numbers)
 
 
 def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
@@ -118,13 +203,13 @@ def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str
     if me.floor > at.most:
         numbers["most"] = at.most
         return "never_fits", never(me.floor, at.most, at.slots, at.group.name)
-    if me.entitled == 0:
+    if me.target == 0:
         return _waiting(at, names, numbers)
-    if me.held < me.entitled:
+    if len(me.held) < me.target:
         return "starting", _starting(me, at.leaving, at.slots, names, numbers)
-    if me.entitled == at.slots:
+    if me.target == at.slots:
         return "capped", f"It holds all {_count(at.slots, 'slot')} of this server; it could use {me.asked}."
-    start = f"It has its share, {me.held} of {_count(at.slots, 'slot')}, and could use {me.asked}"
+    start = f"It has its share, {len(me.held)} of {_count(at.slots, 'slot')}, and could use {me.asked}"
     match at.cut.why:
         case "share":
             return "share", f"{start}: {_beaten(at, names, numbers)}"
@@ -138,7 +223,7 @@ def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str
         case "slower":
             return (
                 "slower",
-                f"It holds {_count(me.held, 'slot')} and could use {me.asked}: more were measured to be slower.",
+                f"It holds {_count(len(me.held), 'slot')} and could use {me.asked}: more were measured to be slower.",
             )
         case _:
             return "share", f"{start}: {_keepers(at, names, numbers)}"
@@ -155,24 +240,24 @@ def never(needed: int, most: int, slots: int, group: str) -> str:
     )
 
 
-def _suspended(me: JobShare) -> Reason:
-    again = f"job.resume(), or at a shell: edt resume {me.job}"
+def _suspended(me: CoreJob) -> Reason:
+    again = f"job.resume(), or at a shell: edt resume {me.name}"
     if me.leaving:
-        text = f"It is being suspended: its workers still leave {_count(me.leaving, 'slot')}. To go on: {again}"
+        text = f"It is being suspended: its workers still leave {_count(len(me.leaving), 'slot')}. To go on: {again}"
     else:
         text = f"It is suspended and needs no slot. To go on: {again}"
-    return Reason(code="suspended", text=text, held=me.held, entitled=me.entitled, asked=me.asked, numbers={})
+    return Reason(code="suspended", text=text, held=len(me.held), entitled=me.target, asked=me.asked, numbers={})
 
 
 def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
     running = list(at.running.values())  # without the job itself, which holds nothing
-    numbers.update(running=[each.job for each in running[:_MOST_NAMED]], ahead=at.ahead)
+    numbers.update(running=[each.name for each in running[:_MOST_NAMED]], ahead=at.ahead)
     need = f"It needs {_count(at.me.floor, 'slot')} at once. " if at.me.floor > 1 else ""
     if not running or at.cut.why in ("borrow", "lend"):
         return "limit", f"{need}It waits: {_limit(at, numbers)}"
-    listed = _list([names(each.job) for each in running])
+    listed = _list([names(each.name) for each in running])
     if at.group.policy != "fairshare" and at.cut.why != "turn":
-        before = [each.job for each in running if each.group == at.me.group]
+        before = [each.name for each in running if each.group == at.me.group]
         rival = at.cut.rival or (before[-1] if before else "")
         if rival and rival not in at.running:  # the queue waits, and it is not the first in it
             numbers["rival"] = rival
@@ -180,15 +265,18 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
         if before:  # else no job of its queue runs, and the order of the queue explains nothing
             numbers["rival"] = rival
             who = _list([names(each) for each in before])
-            return "order", f"{need}It waits: {_policy(at.group)}, and {who} {_come(len(before))} before it."
+            return (
+                "order",
+                f"{need}It waits: {_policy(at.group)}, and {who} {'comes' if len(before) == 1 else 'come'} before it.",
+            )
     if len(running) < at.slots:
-        taken = f"{_list([names(each.job) for each in running])} {'has' if len(running) == 1 else 'have'} the slots"
+        taken = f"{listed} {'has' if len(running) == 1 else 'have'} the slots"
     elif at.slots == 1:
         taken = f"The only slot has a job ({listed})"
     else:
         taken = f"Each of the {at.slots} slots has a job of its own ({listed})"
     ahead = _count(at.ahead, "job") if at.group.policy == "fairshare" else str(at.ahead)
-    place = "it is next" if at.ahead == 0 else f"{ahead} {_be(at.ahead)} before it"
+    place = "it is next" if at.ahead == 0 else f"{ahead} {'is' if at.ahead == 1 else 'are'} before it"
     if at.turns:
         numbers["quantum"] = at.group.quantum
         if at.group.policy != "fairshare":
@@ -198,15 +286,15 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
     return "busy", f"{need}{taken}, and none is taken from a job that runs: {place} when one of them ends."
 
 
-def _starting(me: JobShare, leaving: Sequence[JobShare], slots: int, names: Names, numbers: dict[str, Any]) -> str:
-    leavers = [each for each in leaving if each.job != me.job]
-    missing = me.entitled - me.held
-    numbers.update(leaving={each.job: each.leaving for each in (*leavers, me) if each.leaving})
-    who = [f"{names(each.job)} is leaving {each.leaving}" for each in leavers]
+def _starting(me: CoreJob, leaving: Sequence[CoreJob], slots: int, names: Names, numbers: dict[str, Any]) -> str:
+    leavers = [each for each in leaving if each.name != me.name]
+    missing = me.target - len(me.held)
+    numbers.update(leaving={each.name: len(each.leaving) for each in (*leavers, me) if each.leaving})
+    who = [f"{names(each.name)} is leaving {len(each.leaving)}" for each in leavers]
     if me.leaving:
-        who.append(f"its own former workers are still in {me.leaving}")
+        who.append(f"its own former workers are still in {len(me.leaving)}")
     text = (
-        f"It is entitled to {me.entitled} of {_count(slots, 'slot')} and holds {me.held}: "
+        f"It is entitled to {me.target} of {_count(slots, 'slot')} and holds {len(me.held)}: "
         f"{missing} {'is' if missing == 1 else 'are'} on the way"
     )
     return f"{text} ({_list(who)})." if who else f"{text}."
@@ -215,13 +303,13 @@ def _starting(me: JobShare, leaving: Sequence[JobShare], slots: int, names: Name
 def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
     """Return the comparison that decided, between jobs or between their groups."""
     cut, me = at.cut, at.me
-    rival = at.running.get(cut.rival) if cut.claimant == me.job else None
+    rival = at.running.get(cut.rival) if cut.claimant == me.name else None
     who = names(cut.rival) if rival else f"the group {cut.rival}"
     whose = f"{who}'s" if rival else f"that of {who}"
-    mine = "its claim" if cut.claimant == me.job else f"the claim of its group {cut.claimant}"
+    mine = "its claim" if cut.claimant == me.name else f"the claim of its group {cut.claimant}"
     numbers.update(claim=float(cut.worth), rival=cut.rival, rival_claim=float(cut.rival_worth), level=cut.level)
     if rival:
-        numbers.update(rival_priority=rival.priority, rival_entitled=rival.entitled)
+        numbers.update(rival_priority=rival.priority, rival_entitled=rival.target)
     verdict = "comes after"
     if cut.worth == cut.rival_worth:
         first = "came earlier" if cut.rival_weight == cut.weight else "has the higher weight"
@@ -238,12 +326,12 @@ def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
 
 
 def _keepers(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
-    running = [each for each in at.running.values() if each.job != at.me.job]
-    numbers.update(rivals=[each.job for each in running[:_MOST_NAMED]])
+    running = [each for each in at.running.values() if each.name != at.me.name]
+    numbers.update(rivals=[each.name for each in running[:_MOST_NAMED]])
     if not running:
         return "the rest is not for its group."
-    listed = _list([names(each.job) for each in running])
-    if all(each.entitled == 1 for each in running):
+    listed = _list([names(each.name) for each in running])
+    if all(each.target == 1 for each in running):
         return f"{listed} {'holds one, which it keeps' if len(running) == 1 else 'hold one each, which they keep'}."
     return f"{listed} {'keeps what it has' if len(running) == 1 else 'keep what they have'}."
 
@@ -276,7 +364,7 @@ def _when(at: Situation) -> str:
         return f" That may change in {_seconds(first)}."
     last = max(first, at.forecast.latest - at.now)
     span = _seconds(last) if round(first) == round(last) else f"{_seconds(first)} to {_seconds(last)}"
-    return f" It should get {'a slot' if at.me.entitled == 0 else 'more'} in {span}."
+    return f" It should get {'a slot' if at.me.target == 0 else 'more'} in {span}."
 
 
 def _seconds(value: float) -> str:
@@ -304,16 +392,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _be(number: int) -> str:
-    return "is" if number == 1 else "are"
-
-
-def _come(number: int) -> str:
-    return "comes" if number == 1 else "come"
-
-
-def _list(items: Sequence[str], most: int = 4) -> str:
-    shown = list(items[:most])
-    if len(items) > most:
-        shown.append(f"{len(items) - most} more")
+def _list(items: Sequence[str]) -> str:
+    shown = list(items[:_MOST_LISTED])
+    if len(items) > _MOST_LISTED:
+        shown.append(f"{len(items) - _MOST_LISTED} more")
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)

@@ -14,9 +14,8 @@ from itertools import chain
 import numpy as np
 
 from edt_server.core.admission import admit, ask, least, ranking, useful
-from edt_server.core.batched_division import MOST_SLOTS, Columns, divide_many
 from edt_server.core.claim import Claim
-from edt_server.core.divisor_rule import WeightedClaim, divide
+from edt_server.core.divisor_rule import MOST_SLOTS, Columns, WeightedClaim, divide, divide_many
 from edt_server.core.speedup import EACH_LIKE_THE_FIRST, speedup
 from edt_server.core.tree import GroupNode, Tree
 
@@ -49,7 +48,7 @@ def replan(tree: Tree) -> Replanned:
         _ask(tree, leaf)
     if not tree.excess:
         targets: dict[str, int] = {}
-        _give_down_by_level(tree)
+        _give_down(tree)
         _share_out_all(leaves, targets)
         if all(leaf.used == min(leaf.budget, leaf.demand) for leaf in leaves):
             add_up(tree.root)
@@ -79,8 +78,8 @@ def _columns(leaf: GroupNode) -> Columns:
     return Columns(*np.array(rows, dtype=np.int64).T.copy())
 
 
-def _give_down_by_level(tree: Tree) -> None:
-    """Give every node its budget, where all floors fit."""
+def _give_down(tree: Tree) -> None:
+    """Give every node its budget, level by level."""
     tree.root.budget = tree.root.own
     level = [tree.root]
     while level:
@@ -88,14 +87,16 @@ def _give_down_by_level(tree: Tree) -> None:
             node.division = None
         level = [node for node in level if node.children]
         below = [child for node in level for child in node.children.values()]
-        # One call of numpy for a whole level: one per node would cost more than the heap that it replaces.
-        if level and MANY <= tree.root.own < MOST_SLOTS:
+        # One call of numpy for a whole level: one per node would cost more than the heap that it replaces. It needs
+        # floors that fit, which they do not where jobs keep slots of other groups.
+        fit = all(node.bases_below <= node.budget for node in level)
+        if level and fit and MANY <= tree.root.own < MOST_SLOTS:
             rows = [(child.share, child.base, child.most, child.order, child.reserve) for child in below]
             starts = np.cumsum([0] + [len(node.children) for node in level[:-1]])
             budgets = np.array([node.budget for node in level])
             shares = divide_many(budgets, starts, Columns(*np.array(rows, dtype=np.int64).T.copy())).tolist()
         else:
-            shares = [share for node in level for share in divide_node(node, node.budget)]
+            shares = [share for node in level for share in _divide_node(node)]
         for child, slots in zip(below, shares, strict=True):
             child.budget = slots
         level = below
@@ -128,7 +129,7 @@ def _with_leftovers(tree: Tree, leaves: list[GroupNode]) -> Replanned:
     targets = {claim.job: 0 for leaf in leaves for claim in leaf.claims.values()}
     plain = not tree.excess
     while True:
-        give_down(tree.root, tree.root.own)
+        _give_down(tree)
         for leaf in leaves:
             shares = share_out(leaf, running[id(leaf)])
             leaf.used = sum(shares.values())
@@ -144,24 +145,14 @@ def _with_leftovers(tree: Tree, leaves: list[GroupNode]) -> Replanned:
     return Replanned(targets, None if all_fit else admitted.keys(), plain)
 
 
-def give_down(node: GroupNode, budget: int) -> None:
-    """Divide a budget among the nodes below."""
-    node.budget = budget
-    node.division = None
-    if node.children:
-        children = list(node.children.values())
-        for child, slots in zip(children, divide_node(node, budget), strict=True):
-            give_down(child, slots)
-
-
-def divide_node(node: GroupNode, budget: int) -> tuple[int, ...]:
+def _divide_node(node: GroupNode) -> tuple[int, ...]:
     """Return the budget of each child, in their order."""
     children = node.children.values()
-    if node.bases_below <= budget:
-        return divide(budget, [child.weighted() for child in children])
+    if node.bases_below <= node.budget:
+        return divide(node.budget, [child.weighted() for child in children])
     # Jobs keep slots that owners want back: floors hold, and owners share the rest in proportion.
     claims = [WeightedClaim(max(1, child.own), child.floor, child.base, child.order) for child in children]
-    return divide(budget, claims)
+    return divide(node.budget, claims)
 
 
 def share_out(leaf: GroupNode, claims: Iterable[Claim]) -> dict[str, int]:

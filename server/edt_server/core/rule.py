@@ -23,22 +23,15 @@ from edt_server.core.claim import Claim
 from edt_server.core.cutoff import Cut, Cuts
 from edt_server.core.incremental_admission import IncrementalAdmission
 from edt_server.core.incremental_targets import IncrementalTargets, exchange, forces_replan
-from edt_server.core.lending import Holding, holdings
 from edt_server.core.replan import add_up, replan
-from edt_server.core.tree import Tree, path
-
-__all__ = ["Claim", "Cut", "Holding", "Rule"]
+from edt_server.core.tree import Holding, Tree, holdings, path
 
 
 class Rule:
-    """The targets of all jobs of a resource group.
+    """The targets of all jobs of a resource group. `groups` are its parents and leaves, as the plan has checked them.
 
-    `put`, `remove`, `set_slots` and `set_groups` collect changes, and `settle` computes what follows from them. Every
+    `put`, `remove`, `set_slots` and `set_turn` collect changes, and `settle` computes what follows from them. Every
     read returns the state of the last `settle`.
-
-    Args:
-        groups: the instance groups over the resource group, parents and leaves, as the plan has checked them.
-        slots: the number of slots, ≥ 0.
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
@@ -65,9 +58,8 @@ class Rule:
         """Add a job or replace its claim. KeyError when there is no such group."""
         self._tree.groups[claim.group]  # raises before anything has changed
         old = self._claims.get(claim.job)
-        if claim.job not in self._changed:
-            # Only the first of several changes: the tree still has the claim of the last `settle`.
-            self._changed[claim.job] = old
+        # Only the first of several changes counts: the tree still has the claim of the last `settle`.
+        self._changed.setdefault(claim.job, old)
         self._count(old, -1)
         self._count(claim, 1)
         self._claims[claim.job] = claim
@@ -75,8 +67,7 @@ class Rule:
     def remove(self, job: str) -> None:
         """Remove a job. KeyError when it is not there."""
         old = self._claims.pop(job)
-        if job not in self._changed:
-            self._changed[job] = old
+        self._changed.setdefault(job, old)
         self._count(old, -1)
 
     def set_slots(self, slots: int) -> None:
@@ -85,27 +76,10 @@ class Rule:
             self._tree.resize(slots)
             self._resized = True
 
-    def set_groups(self, groups: Sequence[InstanceGroup]) -> None:
-        """Replace the groups. KeyError, and nothing has changed, when a job is in a group that is not there."""
-        tree = Tree(groups, self._tree.root.own)
-        for claim in self._claims.values():
-            tree.groups[claim.group]
-        self._groups, self._tree, self._replan_due = tuple(groups), tree, True
-        self._admission, self._running = None, self._claims
-        for claim in self._claims.values():
-            exchange(tree, None, claim)
-        # The new tree has the present claims already, so a replan has to take these claims out, not the earlier ones.
-        self._changed = {job: self._claims.get(job) for job in self._changed}
-        self._forcing = sum(forces_replan(tree, claim) for claim in self._claims.values())
-        self._turns = {at: turn for at, turn in self._turns.items() if at[0] in tree.groups}
-        for (group, user), turn in self._turns.items():
-            tree.leaf(group, user).turn = turn
-
     def set_turn(self, group: str, user: str, turn: float) -> None:
-        """Set the turn of a leaf with a strict policy. The lower turn runs first, and the default is 0.
+        """Set the turn that all jobs of a leaf with a strict policy share. Lower runs first, and the default is 0.
 
-        All jobs of the leaf share this turn, and the policy chooses which of them run. `user` counts where the group
-        has user shares. KeyError when there is no such group.
+        `user` counts where the group has user shares. KeyError when there is no such group.
         """
         self._tree.leaf(group, user).turn = turn
         self._turns[group, user] = self._turned[group, user] = turn
@@ -224,11 +198,6 @@ class Rule:
 
     # --- reading it ---------------------------------------------------------------------------------------------------
 
-    @property
-    def slots(self) -> int:
-        """The number of slots."""
-        return self._tree.root.own
-
     def target(self, job: str) -> int:
         """Return the slots the job is entitled to, 0 before the first `settle`. KeyError when it is not there."""
         return self._targets[job]
@@ -236,7 +205,7 @@ class Rule:
     def used(self, group: str, user: str) -> tuple[int, int]:
         """Return, for a leaf with a strict policy, the slots its jobs are entitled to and the first job's floor."""
         leaf = self._tree.leaf(group, user)
-        first = ranking(leaf).first(self.slots)
+        first = ranking(leaf).first(self._tree.root.own)
         return leaf.used, 1 if first is None else max(1, first.floor)
 
     def contested(self, group: str, user: str) -> bool:

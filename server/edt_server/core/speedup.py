@@ -24,8 +24,7 @@ class Speedup:
     faster than it did last: a size has to be tried to be known. A size that was measured to slow the job down is worth
     nothing.
 
-    Args:
-        speeds: (slots ≥ 1, speed > 0 in any unit) of each measured size, empty for a job without measurements.
+    `speeds` has (slots ≥ 1, speed > 0 in any unit) of each measured size, none for a job without measurements.
     """
 
     __slots__ = ("_gains", "_last", "most")
@@ -52,7 +51,8 @@ class Speedup:
             return 0
         if held - 1 < len(self._gains):
             return self._gains[held - 1]
-        return min(self._last, _linear(held))
+        # Log speed grows by that much where speed grows with the slots.
+        return min(self._last, round(math.log1p(1 / held) * SCALE))
 
 
 class _Strict(Speedup):
@@ -66,11 +66,6 @@ class _Strict(Speedup):
 def speedup(speeds: tuple[tuple[int, float], ...]) -> Speedup:
     """Return the `Speedup` of a table. Equal tables share an object in a cache."""
     return Speedup(speeds)
-
-
-def _linear(held: int) -> int:
-    """Return the gain of a slot on top of `held` ≥ 1 where speed grows with the slots."""
-    return round(math.log1p(1 / held) * SCALE)
 
 
 def _points(speeds: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from edt_sdk.schemas.plan import InstanceGroup
-from edt_server.core.batched_division import Columns
-from edt_server.core.claim import Claim
+from edt_server.core.claim import Claim, Ranking
 from edt_server.core.division import Division
-from edt_server.core.divisor_rule import WeightedClaim, divide
-from edt_server.core.ranking import Ranking
+from edt_server.core.divisor_rule import Columns, WeightedClaim, divide
 
 EVERYBODY_ELSE = "*"
 
@@ -27,12 +25,11 @@ class GroupNode:
     Attributes:
         name: the group, or for a user the owner of the jobs. "" for the root.
         order: settles ties among siblings, lower first.
-        share: weight among siblings.
         own: how many of the present slots it owns.
         lend, borrow: limits, None for no limit.
         policy, aware: how it divides among jobs, and whether by measured speed.
         user_shares: owner of jobs → weight, None for no level of users.
-        claims: the claims of its own jobs that ask for something.
+        claims: of its own jobs that ask for something.
         floor: what the jobs below need to run at all.
         demand: what it could use, without its limit on borrowing.
         reserve: what it has before others may borrow: its own slots in use, and its own slots that it does not lend.
@@ -83,33 +80,17 @@ class GroupNode:
 
 
 class Tree:
-    """The tree of nodes that divide a number of slots.
+    """The tree of nodes that divide a number of slots, with its groups by name in the order of the plan.
 
-    Attributes:
-        root: the node that has all slots.
-        groups: name → node, in the order of the plan.
-        excess: slots by which floors exceed what nodes may have, 0 when every job can run.
+    `excess` is by how many slots floors exceed what nodes may have, 0 when every job can run.
     """
 
     def __init__(self, groups: Sequence[InstanceGroup], slots: int) -> None:
         self.root = GroupNode("", 0, None)
         self.groups: dict[str, GroupNode] = {}
         self.excess = 0
-        self._build(groups)
         self._planned = {group.name: group.own for group in groups}
         self._inner = {group.parent for group in groups}
-        self.resize(slots)
-
-    def resize(self, slots: int) -> None:
-        """Set the number of slots. The needs of leaves with jobs have to be set again."""
-        self.root.own = self.root.room = slots
-        _share_out_what_is_owned(self.root, self._planned, self._inner)
-        for name, node in self.groups.items():
-            if name not in self._inner and not node.children:
-                self.need(node, node.floor, node.demand)  # slots that it does not lend are withheld even without jobs
-
-    def _build(self, groups: Sequence[InstanceGroup]) -> None:
-        inner = {group.parent for group in groups}
         for number, group in enumerate(groups):
             self.groups[group.name] = GroupNode(
                 name=group.name,
@@ -120,12 +101,21 @@ class Tree:
                 borrow=group.borrow,
                 policy=group.policy,
                 aware=group.throughput_aware,
-                user_shares=None if group.name in inner else group.user_shares,
+                user_shares=None if group.name in self._inner else group.user_shares,
             )
         for group in groups:
             parent = self.groups[group.parent] if group.parent else self.root
             self.groups[group.name].parent = parent
             parent.children[group.name] = self.groups[group.name]
+        self.resize(slots)
+
+    def resize(self, slots: int) -> None:
+        """Set the number of slots. The needs of leaves with jobs have to be set again."""
+        self.root.own = self.root.room = slots
+        _share_out_what_is_owned(self.root, self._planned, self._inner)
+        for name, node in self.groups.items():
+            if name not in self._inner and not node.children:
+                self.need(node, node.floor, node.demand)  # slots that it does not lend are withheld even without jobs
 
     def leaf(self, group: str, user: str) -> GroupNode:
         """Return the node of this user's jobs, and make it if it does not exist."""
@@ -206,3 +196,80 @@ def _share_out_what_is_owned(root: GroupNode, planned: dict[str, int], inner: se
             give(child)
 
     give(root)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The slots that a group has. Counts are slots.
+
+    Attributes:
+        entitled: the sum of the targets of its jobs.
+        own: how many of the present slots it owns.
+        borrowed: what it uses beyond its own, whether owned by other groups or by none.
+        lent: what others use of its own.
+        lenders: group → slots of `borrowed` that it owns. The rest has no owner.
+    """
+
+    entitled: int
+    own: int
+    borrowed: int
+    lent: int
+    lenders: dict[str, int]
+
+
+def holdings(tree: Tree) -> dict[str, Holding]:
+    """Return the holding of every group after the division, by name in the order of the plan.
+
+    A group uses its own slots first. What it uses beyond them comes from slots without an owner, then from slots that
+    its siblings own and do not use, then from what the group above has borrowed in turn.
+    """
+    lenders = {"": dict[str, int]()}
+    lent: dict[str, int] = {}
+    _trace(tree.root, lenders, lent)
+    return {
+        name: Holding(
+            entitled=node.used,
+            own=node.own,
+            borrowed=max(0, node.used - node.own),
+            lent=lent.get(name, 0),
+            lenders=lenders.get(name, {}),
+        )
+        for name, node in tree.groups.items()
+    }
+
+
+def _trace(node: GroupNode, lenders: dict[str, dict[str, int]], lent: dict[str, int]) -> None:
+    """Fill in the lenders of the groups below a node, and what each of them lends."""
+    groups = [] if node.user_shares is not None else list(node.children.values())
+    if not groups:
+        return
+    unused = {child.name: child.own - child.used for child in groups if child.used < child.own}
+    above = dict(lenders[node.name])
+    owned = node.own - sum(child.own for child in groups)  # owned by the node itself, or at the root by no group
+    # Slots that the node has borrowed but that have no owner count with its own.
+    nobodys = owned + max(0, node.used - node.own) - sum(above.values())
+    for child in sorted(groups, key=lambda child: child.order):
+        wanted = max(0, child.used - child.own)
+        taken = min(wanted, nobodys)
+        nobodys -= taken
+        wanted -= taken
+        mine: dict[str, int] = {}
+        for source in (unused, above):
+            for name in list(source):
+                slots = min(wanted, source[name])
+                if slots:
+                    source[name] -= slots
+                    wanted -= slots
+                    mine[name] = mine.get(name, 0) + slots
+                    if source is unused:
+                        lent[name] = lent.get(name, 0) + slots
+        lenders[child.name] = mine
+    # What a group lends outside its parent, it lends as part of the parent, after what belongs to the parent alone.
+    beyond = lent.get(node.name, 0) - nobodys
+    for name in unused:
+        slots = max(0, min(unused[name], beyond))
+        if slots:
+            beyond -= slots
+            lent[name] = lent.get(name, 0) + slots
+    for child in groups:
+        _trace(child, lenders, lent)

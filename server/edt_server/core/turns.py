@@ -11,53 +11,21 @@ waiting jobs of its weight. Jobs of equal weight are therefore served first come
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from edt_sdk.schemas.job import DEFAULT_PRIORITY
 from edt_sdk.schemas.plan import InstanceGroup
+from edt_server.core.deadlines import NEVER, Deadlines
 from edt_server.core.job import CoreJob, turn
 
 _SCALE = 1 << 32  # of what was attained: slot-microseconds per unit of weight, in whole numbers
 
 
-class TurnTaker(Protocol):
-    """A job, or the queue of a leaf with a strict policy. See `CoreJob` for the attributes."""
-
-    name: str
-    attained: int
-    place: int
-    contest: int
-    turn_since: float | None
-
-    @property
-    def turn(self) -> int:
-        """Lower runs first."""
-
-    @property
-    def asked(self) -> int:
-        """Not 0 while it asks for slots."""
-
-    @property
-    def target(self) -> int:
-        """Not 0 while it is entitled to some."""
-
-    @property
-    def floor(self) -> int:
-        """Slots that a turn takes at least."""
-
-    @property
-    def priority(self) -> int:
-        """Turns come in proportion to it."""
-
-
 @dataclass(slots=True)
 class StrictQueue:
-    """The jobs of a leaf with a strict policy.
-
-    They share a turn, and the queue counts as one job of default priority.
+    """The jobs of a leaf with a strict policy. They share a turn, and count as one job of default priority.
 
     Attributes:
         group, user: the leaf. `user` is empty where the group has no level of users.
@@ -93,6 +61,9 @@ class StrictQueue:
         return turn(self.attained, self.place)
 
 
+TurnTaker = CoreJob | StrictQueue  # `turn`: the lower one runs first
+
+
 def price(taker: TurnTaker, group: InstanceGroup) -> int:
     """Return what one turn adds to what the job has attained."""
     return max(1, round(group.quantum * 1e6) * taker.floor * _SCALE // taker.priority)
@@ -110,7 +81,7 @@ class Turns:
         self._contest = 0  # number of that contest
         self._places = 0
         self._running: dict[str, tuple[float, TurnTaker]] = {}  # turns that end by time, with their end
-        self._ends: list[tuple[float, str]] = []  # the same as a heap, with outdated entries
+        self._ends = Deadlines(self._end_of)
 
     def ask(self, job: CoreJob, group: InstanceGroup) -> StrictQueue | None:
         """Record what the job asks for in that group, and return its queue where the group is strict."""
@@ -197,13 +168,8 @@ class Turns:
         job.turn_since = since
         by_itself = isinstance(job, CoreJob) and group.policy == "fairshare" and not job.rigid
         if group.preemption and (by_itself or isinstance(job, StrictQueue)):
-            end = since + group.quantum
-            self._running[job.name] = end, job
-            heapq.heappush(self._ends, (end, job.name))
-            # Outdated ends are dropped when they reach the top, and no code looks at the top while no job waits.
-            if len(self._ends) > 2 * len(self._running) + 64:
-                self._ends = [(each, name) for name, (each, _) in self._running.items()]
-                heapq.heapify(self._ends)
+            self._running[job.name] = since + group.quantum, job
+            self._ends.watch(job.name)
 
     def end_expired(
         self, now: float, group_of: Callable[[TurnTaker], InstanceGroup], contested: Callable[[TurnTaker], bool]
@@ -214,9 +180,8 @@ class Turns:
         Otherwise an owner in its own slot would attain more and more, and new jobs, which start at the clock, with it.
         """
         over: list[TurnTaker] = []
-        while self.next_end() <= now:
-            _, name = heapq.heappop(self._ends)
-            over.append(self._running.pop(name)[1])
+        while self.waiting and (expired := self._ends.pop_expired(now)) is not None:
+            over.append(self._running.pop(expired[1])[1])
         # In order of turns, not of ends: the new places decide between equals, and must not depend on the heap.
         over.sort(key=lambda job: job.turn)
         # All are asked before any turn ends: ending one would change the answer for the next.
@@ -242,12 +207,10 @@ class Turns:
 
     def next_end(self) -> float:
         """Return when the next turn is over, infinity when no job waits for one."""
-        while self.waiting and self._ends:
-            end, name = self._ends[0]
-            if name in self._running and self._running[name][0] == end:
-                return end
-            heapq.heappop(self._ends)
-        return float("inf")
+        return self._ends.next() if self.waiting else NEVER
+
+    def _end_of(self, name: str) -> float:
+        return self._running[name][0] if name in self._running else NEVER
 
     def ends(self) -> list[float]:
         """Return when the present turns end, ascending. The list is empty while no job waits."""

@@ -2,12 +2,12 @@
 
 Never: events of its own. It reads what the ledger has written.
 
-Read first: `timeline_index.py`, then `story.py`.
+Read first: `timeline.py`, then `story.py`.
 """
 
 from edt_server.history import picture_data
 from edt_server.history.drawings import Drawings, present
 from edt_server.history.story import describe
-from edt_server.history.timeline_feed import MOST_POINTS, TimelineFeed
+from edt_server.history.timeline import MOST_POINTS, TimelineFeed
 
 __all__ = ["MOST_POINTS", "Drawings", "TimelineFeed", "describe", "picture_data", "present"]

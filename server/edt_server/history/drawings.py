@@ -8,9 +8,8 @@ that has it gets a 304.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from threading import Lock
+from functools import lru_cache
 from typing import TypeVar
 
 from edt_sdk.pictures.parts.look import Look
@@ -24,27 +23,18 @@ class Drawings:
     """Keeps the `kept` pictures that were used last."""
 
     def __init__(self, kept: int = _KEPT) -> None:
-        self._kept = kept
         # The data itself is the key. A key of version numbers would be slightly faster, and wrong as soon as one input
-        # is forgotten (docs/decisions/028).
-        self._texts: OrderedDict[Hashable, str] = OrderedDict()
-        self._lock = Lock()
+        # is forgotten (docs/decisions/028). Drawing a picture twice at a time costs less than waiting for another one.
+        self._cached = lru_cache(maxsize=kept)(_draw)
 
     def drawn(self, draw: Callable[..., str], data: Data, look: Look, **settings: float | bool) -> str:
         """Return `draw(data, look, **settings)`, drawn at most once while it is cached. Blocks while it draws."""
         # Equal time zones can have different names, and a picture shows the name.
-        key = (draw, data, look, str(look.zone), *sorted(settings.items()))
-        with self._lock:
-            if key in self._texts:
-                self._texts.move_to_end(key)
-                return self._texts[key]
-        # Outside the lock: drawing a picture twice costs less than waiting for another picture.
-        text = draw(data, look, **settings)
-        with self._lock:
-            self._texts[key] = text
-            while len(self._texts) > self._kept:
-                self._texts.popitem(last=False)
-        return text
+        return self._cached(draw, data, look, str(look.zone), **settings)
+
+
+def _draw(draw: Callable[..., str], data: Hashable, look: Look, zone: str, **settings: float | bool) -> str:
+    return draw(data, look, **settings)
 
 
 def present(now: float, start: float) -> float:

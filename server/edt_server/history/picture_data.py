@@ -34,9 +34,8 @@ from edt_server.outputs.training_curve import Curve, TrainPoint
 MOST_BANDS = 10
 _SHORTEST = 0.5  # seconds, too short to measure a speed
 _WIDE, _STRETCH = 10.0, 1.0  # seconds, the least width of a timeline and of a zoomed part
-_LOST = frozenset({kinds.WORKER_LOST, kinds.DRIVER_LOST, kinds.SUPERVISOR_LOST})
-FAILURES = _LOST
-MARKED = _LOST | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED} | kinds.INPUTS
+FAILURES = frozenset({kinds.WORKER_LOST, kinds.DRIVER_LOST, kinds.SUPERVISOR_LOST})
+MARKED = FAILURES | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED} | kinds.INPUTS
 
 
 def allocation_of(
@@ -127,7 +126,7 @@ def marks_of(events: Iterable[Event]) -> list[Mark]:
         # All events are this job's, so a cause among them is the job's own.
         if event.kind in kinds.INPUTS:
             own.add(event.seq)
-        elif event.kind in _LOST:
+        elif event.kind in FAILURES:
             marks.append(Mark(event.time, "failure", event.text))
         elif event.kind == kinds.SLOT_GRANTED:
             # One mark for all slots that a single decision moved.
@@ -135,13 +134,9 @@ def marks_of(events: Iterable[Event]) -> list[Mark]:
         elif event.kind == kinds.SLOT_REVOKED:
             told[event.cause or event.seq, "shrink" if event.cause in own else "preempt"].append(event)
     for (_, kind), group in told.items():
-        marks.append(Mark(group[0].time, kind, _text(group)))
+        text = group[0].text if len(group) == 1 else f"{len(group)} slots: {group[0].text}"
+        marks.append(Mark(group[0].time, kind, text))
     return sorted(marks, key=lambda mark: mark.at)
-
-
-def _text(group: Sequence[Event]) -> str:
-    text = group[0].text
-    return text if len(group) == 1 else f"{len(group)} slots: {text}"
 
 
 def losses_of(
@@ -157,7 +152,7 @@ def losses_of(
 
     Args:
         curve: the thinned points.
-        name: the name of the job.
+        name: of the job.
         axis: samples, updates or time.
         marks: failures of the job, at their times. Changes of the workers come from the points.
         checkpoints: all checkpoints. Only those of the last training are marked.
@@ -293,12 +288,9 @@ def spark_of(view: JobView, curve: Curve) -> Spark:
 
 
 def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str = "") -> SlotsMap:
-    """Convert the answer of `Reading.standing` into the map of slots.
+    """Convert the answer of `cluster.standing` into the map of slots, with the job `mine` emphasised.
 
-    Args:
-        cluster: the answer.
-        named: configured hosts with the slots of each. A host that has none now is lost.
-        mine: the job that is emphasised.
+    `named` has the configured hosts with the slots of each. A host that has none now is lost.
     """
     names = cluster["names"]
     fenced = {each["device"] for each in cluster["elsewhere"]}
@@ -318,7 +310,7 @@ def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str 
 
 
 def shares_of(cluster: Mapping[str, Any]) -> Shares:
-    """Convert the answer of `Reading.standing` into the shares of groups, each after its parent."""
+    """Convert the answer of `cluster.standing` into the shares of groups, each after its parent."""
     groups = cluster["groups"]
     inside: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for group in groups:

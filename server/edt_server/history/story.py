@@ -13,16 +13,16 @@ slot_released: worker, exit_code. state: updates, seconds. The other kinds have 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
-from edt_server.history.plan_story import plan_changes
 
 Names = Callable[[str], str]
 Data = Mapping[str, Any]
+_GROUP_KINDS = (("instance_groups", "instance group"), ("resource_groups", "resource group"))
 
 
 def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | None = None, names: Names = str) -> str:
@@ -96,21 +96,41 @@ def between_trainings(cause: Event) -> bool:
     return cause.kind == kinds.JOB_DEMAND and cause.data["demand"] == 0
 
 
-def sentences(events: Iterable[Event], names: Names = str) -> list[str]:
-    """Return the events as sentences, in their order: the stored text, or a new sentence where a row has none.
+def plan_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return sentences such as "share of the instance group night is 3 (was 1)". Empty for equal plans."""
+    found: list[str] = []
+    for key, kind in _GROUP_KINDS:
+        old = {group["name"]: group for group in before.get(key) or ()}
+        new = {group["name"]: group for group in after.get(key) or ()}
+        found += [f"the {kind} {name} is new" for name in new if name not in old]
+        found += [f"the {kind} {name} was removed" for name in old if name not in new]
+        for name in new:
+            if name in old:
+                found += _field_changes(f"the {kind} {name}", old[name], new[name])
+        # The order matters, because a job that names no group belongs to the first.
+        if not found and list(old) != list(new):
+            found.append(f"the order of the {kind}s is another one")
+    return found
 
-    When the events belong to more than one job, each sentence begins with its job's name.
-    """
-    told = list(events)
-    by_seq = {event.seq: event for event in told}
-    several = len({event.job for event in told if event.job is not None}) > 1
-    lines: list[str] = []
-    for event in told:
-        # The cause may belong to another job, or to an earlier page, and is not in the list then.
-        cause = None if event.cause is None else by_seq.get(event.cause)
-        text = event.text or describe(event.kind, event.data, job=event.job, cause=cause, names=names)
-        lines.append(f"{names(event.job)}: {text}" if several and event.job is not None else text)
-    return lines
+
+def _field_changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for field in new:
+        if new[field] != old.get(field):
+            yield f"{field} of {what} is {_setting(new[field])} (was {_setting(old.get(field))})"
+
+
+def _setting(value: Any) -> str:
+    match value:
+        case None | "":
+            return "not set"
+        case bool():
+            return "on" if value else "off"
+        case dict():
+            return ", ".join(f"{key}={each}" for key, each in value.items()) or "empty"
+        case list() | tuple():
+            return ", ".join(map(str, value)) or "all the others"
+        case _:
+            return str(value)
 
 
 # --- one function per kind --------------------------------------------------------------------------------------------
@@ -151,14 +171,6 @@ def _changes(data: Data) -> list[str]:
         if data.get(key) is not None
     ]
     return changes or ["settings were confirmed"]
-
-
-def _granted(data: Data) -> str:
-    return f"slot {data['slot']} granted ({_get(data, 'slots', '?')} held)"
-
-
-def _revoked(data: Data) -> str:
-    return f"asked to give back slot {data['slot']}"
 
 
 def _released(data: Data) -> str:
@@ -206,8 +218,6 @@ def _state(data: Data) -> str:
             return f"finished{done}{'' if seconds is None else f' in {_duration(seconds)}'}"
         case JobState.KILLED:
             return f"stopped{after}"
-        case JobState.FAILED:
-            return f"failed{after}"
         case JobState.ERROR:
             return f"could not start{after}"
         case JobState.PENDING:
@@ -220,19 +230,13 @@ def _state(data: Data) -> str:
             return "runs"
         case JobState.RECOVERING:
             return f"recovers{_going_on(after)}"
-        case JobState.SUSPENDED:
-            return f"suspended{after}"
-        case _:
+        case _:  # failed, suspended, or a state of a newer release
             return f"{state.lower()}{after}"
 
 
 def _going_on(after: str) -> str:
     """Return a sentence about the job, for after a colon."""
     return after.replace(": It", ": it", 1) if after.startswith((": It ", ": Its ")) else after
-
-
-def _driver_started(data: Data) -> str:
-    return f"driver started{_pid(data)}"
 
 
 def _training_started(data: Data) -> str:
@@ -256,10 +260,6 @@ def _training(data: Data) -> str:
     # People count trainings from 1, and most jobs have one.
     number = data.get("training")
     return f"training {number + 1}" if number else "training"
-
-
-def _worker_started(data: Data) -> str:
-    return f"worker {_get(data, 'worker', '?')} started in slot {_get(data, 'slot', '?')}{_pid(data)}"
 
 
 def _lost(data: Data) -> str:
@@ -317,14 +317,16 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.JOB_RESUMED: lambda data: f"resumed{_by(data)}{_from(data)}",
     kinds.SLOT_RELEASED: _released,
     kinds.SPEED_MEASURED: _speed_measured,
-    kinds.SLOT_GRANTED: _granted,
-    kinds.SLOT_REVOKED: _revoked,
+    kinds.SLOT_GRANTED: lambda data: f"slot {data['slot']} granted ({_get(data, 'slots', '?')} held)",
+    kinds.SLOT_REVOKED: lambda data: f"asked to give back slot {data['slot']}",
     kinds.JOB_GIVEN_UP: lambda data: f"given up: it got no slot in {_duration(data['seconds'])}",
     kinds.STATE: _state,
-    kinds.DRIVER_STARTED: _driver_started,
+    kinds.DRIVER_STARTED: lambda data: f"driver started{_pid(data)}",
     kinds.TRAINING_STARTED: _training_started,
     kinds.TRAINING_ENDED: _training_ended,
-    kinds.WORKER_STARTED: _worker_started,
+    kinds.WORKER_STARTED: lambda data: (
+        f"worker {_get(data, 'worker', '?')} started in slot {_get(data, 'slot', '?')}{_pid(data)}"
+    ),
     kinds.WORKER_LOST: _lost,
     kinds.DRIVER_LOST: _lost,
     kinds.SUPERVISOR_LOST: _supervisor_lost,

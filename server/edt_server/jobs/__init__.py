@@ -6,11 +6,9 @@ Read first: `submission.py`, then `retention.py`.
 """
 
 from edt_server.jobs import submission
-from edt_server.jobs.fixed_size import check_change, sized
 from edt_server.jobs.retention import Retention, RetentionLimits
 from edt_server.jobs.stored_package import Stored, gone, stored
-from edt_server.jobs.submission import main_file
-from edt_server.jobs.uncommitted import UncommittedSubmissions
+from edt_server.jobs.submission import UncommittedSubmissions, check_change, main_file, sized
 
 __all__ = [
     "Retention",

@@ -73,16 +73,7 @@ class RetentionLimits:
 
 
 class Retention:
-    """The background task that removes old jobs.
-
-    Args:
-        limits: what is kept.
-        store: to read from.
-        change: commits.
-        data_dir: where jobs have their files.
-        runtime_dir: where jobs have their sockets.
-        gone: whether nothing of an ended job runs any more.
-    """
+    """The background task that removes old jobs. `gone` returns whether nothing of an ended job runs any more."""
 
     def __init__(
         self,

@@ -32,9 +32,7 @@ class Stored:
     """A job's package and settings, from which another job is made.
 
     Attributes:
-        job: its id.
         spec: its settings, with what was changed since it was submitted.
-        package: the archive.
         kept: the weights that it began with, None for none.
     """
 
@@ -44,11 +42,7 @@ class Stored:
     kept: Path | None
 
     def changed(self, changes: Mapping[str, Any]) -> JobSpec:
-        """Return the settings of the other job, where `changes` are fields of `JobSpec`.
-
-        Raises:
-            InvalidRequest, Unprocessable: an unknown field, or a value that cannot be used.
-        """
+        """Return the settings of the other job. `changes` are fields of `JobSpec`, checked by `parse_spec`."""
         said = {**msgspec.to_builtins(self.spec), **changes}
         if said["framework"] != self.spec.framework:
             # How one framework is started means nothing to another one.
@@ -73,12 +67,7 @@ class Stored:
         return self.kept if own or same else None
 
     def files(self) -> tuple[PackedFile, ...]:
-        """Return the files of the package, relative to the code folder and sorted. Sizes in bytes. Blocks.
-
-        Raises:
-            NotFound: the job was deleted meanwhile.
-            PackageError: the archive is damaged.
-        """
+        """Return the files of the package, relative to the code folder and sorted. Sizes in bytes. Blocks."""
         top = f"{self.spec.code_dir}/" if self.spec.code_dir else ""
         try:
             with tarfile.open(self.package) as archive:
@@ -104,11 +93,7 @@ def gone(job: str) -> NotFound:
 
 
 def stored(paths: JobPaths, row: JobRow) -> Stored:
-    """Return what the job was made of. Blocks.
-
-    Raises:
-        NotFound: its files are gone.
-    """
+    """Return what the job was made of. Blocks. NotFound when its files are gone."""
     package, weights = paths.job_dir / PACKAGE, paths.job_dir / WARM_START
     if not package.is_file():
         _pack(paths, package)

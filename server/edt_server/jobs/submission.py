@@ -1,20 +1,30 @@
-"""Make a job from an uploaded package: check it, unpack it, give it an id. A refused package leaves nothing."""
+"""Make a job from an uploaded package: check it, unpack it, give it an id. A refused package leaves nothing.
+
+A store that fails at the end of a commit, or a request that is cancelled during a commit, leaves open whether the job
+was committed. Its files then stay until the store has answered.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.job import JobSpec, JobState
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobPatch, JobSpec, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.places import check_there, folder_of
 from edt_server.catalogue.training import PARAMETERS, WEIGHTS_DIR, parameters
 from edt_server.files import PACKAGE, WARM_START, keep, new_id, remove, unpack
-from edt_server.ledger import Change, arrival
+from edt_server.ledger import STORE_AWAY, Change, LedgerWriter, arrival
 from edt_server.settings import Settings
-from edt_server.store import JobRow
+from edt_server.store import JobRow, StoreError
 from edt_server.system.private_files import make_private_dir
 
 
@@ -35,24 +45,13 @@ class Submission:
         spec = self.spec
         check_there(change, spec)
         change.ledger.names[self.job] = spec.name
-        change.tx.add_job(self._row(change.now))
-        data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
-        change.append(kinds.STATE, self.job, data)
-        for remark in self.remarks:
-            change.append(kinds.REMARK, self.job, {"text": remark})
-        seq = change.apply(arrival(self.job, self.owner, spec), name=spec.name)
-        if not change.core.holding(self.job):
-            change.wait(self.job, cause=seq)
-
-    def _row(self, now: float) -> JobRow:
-        spec = self.spec
-        return JobRow(
+        row = JobRow(
             id=self.job,
             owner=self.owner,
             spec=spec,
             state=JobState.SUBMITTED,
-            state_since=now,
-            created=now,
+            state_since=change.now,
+            created=change.now,
             started=None,
             ended=None,
             attempt=0,
@@ -66,34 +65,31 @@ class Submission:
             progress=None,
             settings=spec.settings,
         )
+        change.tx.add_job(row)
+        data = {"state": JobState.SUBMITTED.value, "before": None, "message": ""}
+        change.append(kinds.STATE, self.job, data)
+        for remark in self.remarks:
+            change.append(kinds.REMARK, self.job, {"text": remark})
+        seq = change.apply(arrival(self.job, self.owner, spec), name=spec.name)
+        if not change.core.holding(self.job):
+            change.wait(self.job, cause=seq)
 
 
 def remarks(spec: JobSpec, data_fs: str) -> tuple[str, ...]:
     """Return remarks for the job's story on what has another meaning here, or none. Blocks."""
-    wmla = () if spec.wmla is None else spec.wmla.remarks
-    torchrun = () if spec.torchrun is None else spec.torchrun.said
-    return (*_validation_remarks(spec), *wmla, *torchrun, *_data_remarks(spec.data_path, data_fs))
-
-
-def _validation_remarks(spec: JobSpec) -> tuple[str, ...]:
-    what = None if spec.registered is None else spec.registered.validates
-    if what is None:
-        return ()
-    return (f"It validates the training {what.training_name} ({what.training}): {', '.join(what.metrics)}.",)
-
-
-def _data_remarks(data_path: str, data_fs: str) -> tuple[str, ...]:
-    if data_path and not data_fs:
-        return ("DATA_DIR is not set: this server has no data folder (its administrator names one: EdtApp.data_fs).",)
-    if data_path and not (Path(data_fs) / data_path).exists():
-        return (f"There is no {data_path} in the server's data folder {data_fs} yet; DATA_DIR leads there.",)
-    return ()
-
-
-def _python_remarks(spec: JobSpec, interpreter: str) -> tuple[str, ...]:
-    if spec.python and spec.python != interpreter:
-        return (f"There is no {spec.python} on the server's machine: it runs in {interpreter}.",)
-    return ()
+    found: list[str] = []
+    if spec.registered is not None and spec.registered.validates is not None:
+        what = spec.registered.validates
+        found.append(f"It validates the training {what.training_name} ({what.training}): {', '.join(what.metrics)}.")
+    found += () if spec.wmla is None else spec.wmla.remarks
+    found += () if spec.torchrun is None else spec.torchrun.said
+    if spec.data_path and not data_fs:
+        found.append(
+            "DATA_DIR is not set: this server has no data folder (its administrator names one: EdtApp.data_fs)."
+        )
+    elif spec.data_path and not (Path(data_fs) / spec.data_path).exists():
+        found.append(f"There is no {spec.data_path} in the server's data folder {data_fs} yet; DATA_DIR leads there.")
+    return tuple(found)
 
 
 def place(
@@ -128,7 +124,9 @@ def place(
     except BaseException:
         remove(paths)
         raise
-    said = (*remarks(spec, settings.data_fs), *_python_remarks(spec, interpreter))
+    said = remarks(spec, settings.data_fs)
+    if spec.python and spec.python != interpreter:
+        said += (f"There is no {spec.python} on the server's machine: it runs in {interpreter}.",)
     return Submission(paths.job_id, owner, spec, interpreter, threads, paths, said)
 
 
@@ -151,3 +149,56 @@ def main_file(spec: JobSpec) -> str:
     started = spec.torchrun
     other = spec.command or (started is not None and (started.module or started.no_python))
     return "" if other else spec.main
+
+
+def sized(spec: JobSpec) -> JobSpec:
+    """Return the specification with a fixed size for a job that is not elastic, which gets all its slots at once.
+
+    `PyTorch` is one process, so its slots are one unit. `distPyTorch` has one process for each `slots_per_unit`.
+    """
+    if Framework(spec.framework).elastic:
+        return spec
+    unit = spec.max_workers if spec.framework == Framework.PYTORCH else spec.slots_per_unit
+    return msgspec.structs.replace(spec, min_workers=spec.max_workers, slots_per_unit=unit)
+
+
+def check_change(spec: JobSpec, patch: JobPatch) -> None:
+    """Raise Unprocessable when the change would resize a program that is not elastic."""
+    wanted = patch.max_workers
+    if wanted is None or wanted == spec.max_workers or Framework(spec.framework).elastic:
+        return
+    raise Unprocessable(
+        f"A {spec.framework} job runs on {spec.max_workers} workers, no more and no fewer.",
+        hint="Submit it again with another max_workers, or as edtPyTorch or torchrun, whose jobs grow and shrink.",
+        field="max_workers",
+    )
+
+
+class UncommittedSubmissions:
+    """The submissions of a service with a commit in doubt."""
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self._writer = writer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, paths: JobPaths) -> None:
+        """Remove these files as soon as the store answers that it does not have the job."""
+        task = asyncio.create_task(self._settle(paths), name=f"edt uncommitted {paths.job_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Stop asking. Files of submissions still in doubt stay."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _settle(self, paths: JobPaths) -> None:
+        while True:
+            with contextlib.suppress(StoreError):
+                # Between two changes, because only the store knows whether a commit without an answer has succeeded
+                # (docs/decisions/018).
+                if await self._writer.read(self._writer.ledger.store.job, paths.job_id) is None:
+                    await asyncio.to_thread(remove, paths)
+                return
+            await asyncio.sleep(STORE_AWAY)

@@ -6,8 +6,7 @@ Read first: `ledger.py`, then `writer.py` (the one writer thread).
 """
 
 from edt_server.ledger import recovery, reports, suspension
-from edt_server.ledger.arrival import arrival
-from edt_server.ledger.ledger import Change, ChangeOutcome, Ledger
+from edt_server.ledger.ledger import Change, ChangeOutcome, Ledger, arrival
 from edt_server.ledger.writer import STORE_AWAY, Changes, LedgerWriter, open_writer
 
 __all__ = [

@@ -19,21 +19,25 @@ from typing import Any, TypeVar
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import NotFound, ServerUnreachable
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.plan import Plan
 from edt_sdk.schemas.wire.control import Allocation
 from edt_server.core import snapshot
 from edt_server.core.core import Core
-from edt_server.core.events import CoreEvent, SlotReleased, SlotsChanged, inputs, kind_of, to_data
+from edt_server.core.events import CoreEvent, JobArrived, SlotReleased, SlotsChanged, inputs, kind_of, to_data
 from edt_server.core.instructions import GiveUp, Grant, Instruction, to_event
 from edt_server.history import describe
-from edt_server.ledger.bounded_message import briefly
 from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
 from edt_server.system.device_claims import DeviceClaims
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 SNAPSHOT_EVERY = 1000
+# The bounds of a message, which is part of every list of jobs: characters of a line, and lines.
+LINE = 500
+LINES = 60
+_ANY = 1 << 30
 CPU = "cpu"
 # Jobs without a worker. The last two are seen with a slot only in the transaction that brings them back.
 _IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILLED, JobState.FAILED)
@@ -362,3 +366,41 @@ class Change:
 def missing(job: str) -> NotFound:
     """Return the error for an id that no job has."""
     return NotFound(f"There is no job {job!r}.", hint="List the jobs there are with `edt list`.", job=job)
+
+
+def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
+    """Return the event for a job that is submitted."""
+    return JobArrived(
+        job,
+        spec.priority,
+        spec.max_workers,
+        spec.instance_group,
+        owner=owner,
+        min_workers=spec.min_workers,
+        slots_per_unit=spec.slots_per_unit,
+        pending_timeout=spec.pending_timeout,
+        rigid=not Framework(spec.framework).elastic,
+        # Its agents form their own group, so the demand never changes. Any number up to the maximum is used.
+        demand=_ANY if spec.framework == Framework.TORCHRUN else 1,
+    )
+
+
+def briefly(message: str) -> str:
+    """Return the message with long lines cut, and only the first and last lines of very many."""
+    lines = message.splitlines()
+    if len(message) <= LINE and len(lines) <= LINES:
+        return message
+    if len(lines) > LINES:
+        left_out = len(lines) - LINES
+        lines = [
+            *lines[: LINES // 2],
+            f"… {left_out:,} lines are left out here; the log has them …",
+            *lines[-LINES // 2 :],
+        ]
+    return "\n".join(map(_cut, lines))
+
+
+def _cut(line: str) -> str:
+    if len(line) <= LINE:
+        return line
+    return f"{line[:LINE]} … (cut; the log has all {len(line):,} characters)"

@@ -43,7 +43,7 @@ def supervisor_lost(
 
     Args:
         change: the transaction.
-        job: a job that has not ended.
+        job: one that has not ended.
         said: the last lines of the supervisor's log.
         stopping: why the job is to be stopped, None when it is not.
         progress: the newest received, stored for clients that look before the next attempt reports.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from edt_sdk.schemas import events
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobProgress, JobState
@@ -22,8 +24,7 @@ log = logging.getLogger(__name__)
 def take(change: Change, job: str, numbered: control.Numbered, progress: JobProgress | None = None) -> bool:
     """Take one report of `job`, with the newest progress known. False when it was taken before.
 
-    Raises:
-        Conflict: an earlier report is missing. Nothing is changed.
+    Conflict, and nothing has changed, when an earlier report is missing.
     """
     row = change.row(job)
     if numbered.number <= row.last_report:
@@ -31,7 +32,7 @@ def take(change: Change, job: str, numbered: control.Numbered, progress: JobProg
     if numbered.number > row.last_report + 1:
         raise Conflict(f"Report {numbered.number} of job {job} came after report {row.last_report}.", job=job)
     if not row.state.final:
-        _record(change, job, numbered.report, numbered.time)
+        _record(change, job, row.state, numbered.report, numbered.time)
     changes = {} if progress is None else {"progress": progress}
     change.tx.update_job(job, last_report=numbered.number, **changes)
     return True
@@ -52,75 +53,41 @@ def release(change: Change, job: str, slot: int, worker: int | None, exit_code: 
         log.warning("slot %d was released twice, job=%s", slot, job)
 
 
-def _record(change: Change, job: str, report: control.Report, time: float) -> None:
+# Reports that are events of the job's story, with the fields of their message as data.
+_EVENTS: dict[type, str] = {
+    control.DriverStarted: events.DRIVER_STARTED,
+    control.TrainingStarted: events.TRAINING_STARTED,
+    control.TrainingEnded: events.TRAINING_ENDED,
+    control.WorkerStarted: events.WORKER_STARTED,
+    control.WorkerLost: events.WORKER_LOST,
+    control.DriverLost: events.DRIVER_LOST,
+    control.GenerationFormed: events.GENERATION,
+    control.RunStarted: events.RUN_STARTED,
+    control.RunStopped: events.RUN_STOPPED,
+}
+
+
+def _record(change: Change, job: str, state: JobState, report: control.Report, time: float) -> None:
+    kind = _EVENTS.get(type(report))
+    seq = None if kind is None else change.append(kind, job, msgspec.structs.asdict(report), time=time)
     match report:
-        case control.DriverStarted(pid=pid):
-            change.append(events.DRIVER_STARTED, job, {"pid": pid}, time=time)
-        case control.TrainingStarted(training=training, shards=shards, epochs=epochs):
-            data = {"training": training, "shards": shards, "epochs": epochs}
-            seq = change.append(events.TRAINING_STARTED, job, data, time=time)
+        case control.TrainingStarted(shards=shards):
             change.tx.update_job(job, shards=shards)
             change.apply(JobDemand(job, shards), cause=seq)
         case control.TrainingScaled(workers=workers):
             change.apply(JobDemand(job, workers))
-        case control.TrainingEnded(training=training, updates=updates):
-            data = {"training": training, "updates": updates}
-            seq = change.append(events.TRAINING_ENDED, job, data, time=time)
+        case control.TrainingEnded():
             change.apply(JobDemand(job, 0), cause=seq)
-            if change.row(job).state is JobState.RECOVERING:  # its last worker died with nothing left to train
+            if state is JobState.RECOVERING:  # its last worker died with nothing left to train
                 change.set_state(job, JobState.RUNNING, cause=seq, time=time)
-        case control.WorkerStarted(worker=worker, slot=slot, pid=pid):
-            change.append(events.WORKER_STARTED, job, {"worker": worker, "slot": slot, "pid": pid}, time=time)
-        case control.WorkerLost():
-            _worker_lost(change, job, report, time)
-        case control.DriverLost(pid=pid, exit_code=exit_code, why=why):
-            change.append(events.DRIVER_LOST, job, {"pid": pid, "exit_code": exit_code, "why": why}, time=time)
-        case control.GenerationFormed():
-            _generation(change, job, report, time)
-        case control.RunStarted():
-            _run_started(change, job, report, time)
-        case control.RunStopped(number=number, why=why):
-            seq = change.append(events.RUN_STOPPED, job, {"number": number, "why": why}, time=time)
-            if change.core.holding(job) and change.row(job).state is JobState.RUNNING:
-                change.set_state(job, JobState.RECOVERING, why, cause=seq, time=time)
+        case control.GenerationFormed() | control.RunStarted():
+            if state in (JobState.LAUNCHING, JobState.RECOVERING):
+                change.set_state(job, JobState.RUNNING, cause=seq, time=time)
+        case control.WorkerLost(member=True, why=why) if state is JobState.RUNNING:
+            change.set_state(job, JobState.RECOVERING, why, cause=seq, time=time)
+        case control.RunStopped(why=why) if state is JobState.RUNNING and change.core.holding(job):
+            change.set_state(job, JobState.RECOVERING, why, cause=seq, time=time)
         case control.SlotReturned(slot=slot, worker=worker, exit_code=exit_code):
             release(change, job, slot, worker, exit_code)
-        case control.JobEnded(state=state, message=message):
-            end(change, job, state if state.final else JobState.FAILED, message, time=time)
-
-
-def _worker_lost(change: Change, job: str, report: control.WorkerLost, time: float) -> None:
-    data = {
-        "worker": report.worker,
-        "slot": report.slot,
-        "pid": report.pid,
-        "exit_code": report.exit_code,
-        "member": report.member,
-        "update": report.update,
-        "why": report.why,
-    }
-    seq = change.append(events.WORKER_LOST, job, data, time=time)
-    if report.member and change.row(job).state is JobState.RUNNING:
-        change.set_state(job, JobState.RECOVERING, report.why, cause=seq, time=time)
-
-
-def _generation(change: Change, job: str, report: control.GenerationFormed, time: float) -> None:
-    data = {
-        "training": report.training,
-        "number": report.number,
-        "workers": report.workers,
-        "slots": report.slots,
-        "pids": report.pids,
-        "update": report.update,
-    }
-    _runs(change, job, change.append(events.GENERATION, job, data, time=time), time)
-
-
-def _run_started(change: Change, job: str, report: control.RunStarted, time: float) -> None:
-    data = {"number": report.number, "workers": report.workers, "slots": report.slots, "pids": report.pids}
-    _runs(change, job, change.append(events.RUN_STARTED, job, data, time=time), time)
-
-
-def _runs(change: Change, job: str, cause: int, time: float) -> None:
-    if change.row(job).state in (JobState.LAUNCHING, JobState.RECOVERING):
-        change.set_state(job, JobState.RUNNING, cause=cause, time=time)
+        case control.JobEnded(state=ended, message=message):
+            end(change, job, ended if ended.final else JobState.FAILED, message, time=time)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,8 +20,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.core.events import JobChanged, JobDemand, JobResumed, JobSuspended
-from edt_server.ledger.arrival import arrival
-from edt_server.ledger.ledger import Change
+from edt_server.ledger.ledger import Change, arrival
 from edt_server.store import JobRow
 from edt_server.system.private_files import write_private
 
@@ -60,7 +58,7 @@ def resume(
 
     Args:
         change: the transaction.
-        paths: the job's files.
+        paths: of the job.
         job: its id.
         by: the user.
         checkpoint: where to resume from, such as "epoch-3", "update-1200" or "model_epoch_3". "" for the newest.
@@ -81,7 +79,13 @@ def resume(
         row = change.tx.update_job(job, settings=patch.apply_to(row.settings))
     if row.state not in (JobState.SUSPENDED, *_ENDED):
         if checkpoint:
-            raise _workers_run(change, row)
+            again = "Suspend it first, then resume it from the checkpoint."
+            raise Conflict(
+                f"Job {job} is {row.state.value}: it cannot be put back to a checkpoint while workers run.",
+                hint="Wait until it is SUSPENDED." if change.core.suspended(job) else again,
+                job=job,
+                state=row.state.value,
+            )
         if not change.core.suspended(job):
             return row
     _forget_uncommitted(change, paths, job)
@@ -151,12 +155,7 @@ def _go_on(change: Change, job: str, seq: int) -> None:
 
 
 def find(paths: JobPaths, name: str) -> str:
-    """Return the checkpoint of the newest training with this name, such as `epoch-3`.
-
-    Raises:
-        InvalidRequest: this cannot be the name of a checkpoint.
-        NotFound: there is no checkpoint of that name.
-    """
+    """Return the checkpoint of the newest training with this name, such as `epoch-3`, or raise what `resume` raises."""
     match = _NAME.match(name)
     if match is None:
         raise InvalidRequest(
@@ -165,9 +164,13 @@ def find(paths: JobPaths, name: str) -> str:
             field="checkpoint",
         )
     wanted = f"{match[1] or match[2]}-{int(match[3])}"
-    folder = paths.checkpoints(_newest_training(paths))
+    numbers = [path.stem.removeprefix("training-") for path in paths.job_dir.glob("training-*.payload")]
+    newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    folder = paths.checkpoints(newest)
     if not (folder / f"{wanted}.ckpt").is_file():
-        there = ", ".join(path.stem for path in sorted(folder.glob("*.ckpt"), key=_age)[-8:])
+        there = ", ".join(
+            path.stem for path in sorted(folder.glob("*.ckpt"), key=lambda path: path.stat().st_mtime)[-8:]
+        )
         raise NotFound(
             f"Job {paths.job_id} has no checkpoint {wanted}.",
             hint=f"There are {there}." if there else "There is none at all: resume it without naming one.",
@@ -175,15 +178,6 @@ def find(paths: JobPaths, name: str) -> str:
             field="checkpoint",
         )
     return wanted
-
-
-def _newest_training(paths: JobPaths) -> int:
-    numbers = [path.stem.removeprefix("training-") for path in paths.job_dir.glob("training-*.payload")]
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)
-
-
-def _age(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def _check(row: JobRow) -> None:
@@ -200,13 +194,3 @@ def _check(row: JobRow) -> None:
             job=row.id,
             state=row.state.value,
         )
-
-
-def _workers_run(change: Change, row: JobRow) -> Conflict:
-    leaving = change.core.suspended(row.id)
-    return Conflict(
-        f"Job {row.id} is {row.state.value}: it cannot be put back to a checkpoint while workers run.",
-        hint="Wait until it is SUSPENDED." if leaving else "Suspend it first, then resume it from the checkpoint.",
-        job=row.id,
-        state=row.state.value,
-    )

@@ -33,11 +33,9 @@ class Changes(Protocol):
 
 @contextlib.asynccontextmanager
 async def open_writer(open_ledger: Callable[[], Ledger], *, close: bool) -> AsyncIterator[LedgerWriter]:
-    """Open a ledger and its writer. Keep a snapshot at the end, which makes the next start quick.
+    """Open a ledger and its writer in the writer thread. Keep a snapshot at the end, which makes the next start quick.
 
-    Args:
-        open_ledger: called in the writer thread.
-        close: whether the ledger's store is closed at the end.
+    `close`: whether the ledger's store is closed at the end.
     """
     thread = ThreadPoolExecutor(1, thread_name_prefix="edt-writer")
     try:
@@ -61,6 +59,7 @@ class LedgerWriter:
         ledger: for the writer thread only, but for `store` and `seq`.
         version: grows with every change, also with a refused one, because the store may have committed it all the same.
             A value read at a version is valid as long as `version` stays the same.
+        trouble: why nothing can be written to the store now, None when all is well. Jobs go on all the same.
     """
 
     def __init__(self, ledger: Ledger, thread: ThreadPoolExecutor) -> None:
@@ -69,7 +68,7 @@ class LedgerWriter:
         self._thread = thread
         self._order = asyncio.Lock()
         self._followers: list[Callable[[ChangeOutcome], None]] = []
-        self._trouble: StoreError | None = None
+        self.trouble: StoreError | None = None
         self._healing: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
@@ -88,11 +87,7 @@ class LedgerWriter:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def change(self, work: Callable[[Change], T]) -> T:
-        """Run `work` in a transaction, and act on it once it is committed.
-
-        Raises:
-            StoreError: the store cannot be written to. It was not changed.
-        """
+        """Run `work` in a transaction, and act on it once it is committed. StoreError when nothing was changed."""
         try:
             # The lock spans commit and effects. The thread alone would order the commits, but two effects could then
             # overtake each other, and a supervisor would hear of an older allocation after a newer one.
@@ -116,24 +111,19 @@ class LedgerWriter:
             # Also after an error: the store may have committed and lost only the answer.
             self.version += 1
 
-    @property
-    def trouble(self) -> StoreError | None:
-        """Why nothing can be written to the store now, None when all is well. Jobs go on all the same."""
-        return self._trouble
-
     def _heal(self, trouble: StoreError) -> None:
         """Probe the store until it can be written to again. The first change that succeeds completes what is open."""
-        if str(trouble) != str(self._trouble):
+        if str(trouble) != str(self.trouble):
             log.error("%s", trouble)
-        self._trouble = trouble
+        self.trouble = trouble
         if self._healing is None:
             self._healing = asyncio.create_task(self._until_well(), name="edt store")
 
     async def _until_well(self) -> None:
-        while self._trouble is not None:
+        while self.trouble is not None:
             await asyncio.sleep(STORE_AWAY)
             with contextlib.suppress(StoreError):  # `change` has logged it
                 await self.change(lambda change: change.tx.probe())
-                self._trouble = None
+                self.trouble = None
         self._healing = None
         log.warning("the job store can be written to again")

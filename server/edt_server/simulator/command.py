@@ -18,12 +18,11 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.plan import Plan, PlanAsRead
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator.engine import SimulatedRun, SimulationSettings, simulate
-from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness
+from edt_server.simulator.engine import Engine, SimulatedRun, SimulationSettings
+from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness, table
 from edt_server.simulator.picture import allocation, draw
 from edt_server.simulator.policies import ELASTIC, POLICIES, RIGID, fit, make
 from edt_server.simulator.recorded import read_events, recorded_run, workload_of
-from edt_server.simulator.table import table
 from edt_server.simulator.workload import SimulatedJob, read_workload
 
 DEFAULT_SLOTS = 64
@@ -90,7 +89,10 @@ def _question(arguments: argparse.Namespace) -> _Question:
             hint = f"Choose from {', '.join(POLICIES)}, several with commas between, or all."
             raise InvalidRequest(f"There is no policy {policy!r}.", hint=hint, field="policy")
     if arguments.events is not None and arguments.plan is None:
-        plan = _plan_of(jobs)
+        # The queues of the recorded jobs, all alike.
+        names = dict.fromkeys(job.instance_group for job in jobs)
+        first = plan.instance_groups[0]
+        plan = Plan(instance_groups=tuple(msgspec.structs.replace(first, name=name) for name in names))
     return _Question(jobs, slots, plan, policies, recorded)
 
 
@@ -105,14 +107,8 @@ def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Si
     shown = _Progress(policy or PLAN)
     jobs = fit(question.jobs, policy, question.plan, len(question.slots))
     # Processor time: what else the machine does in the meantime is no part of a decision.
-    run = simulate(
-        make(policy, question.plan, question.slots),
-        len(question.slots),
-        jobs,
-        settings,
-        clock=time.thread_time,
-        watch=shown.show,
-    )
+    scheduler = make(policy, question.plan, question.slots)
+    run = Engine(scheduler, len(question.slots), jobs, settings, clock=time.thread_time, watch=shown.show).run()
     shown.close()
     return run
 
@@ -185,12 +181,6 @@ def _plan(path: Path) -> Plan:
         raise InvalidRequest(f"{path} cannot be read: {wrong.strerror}.") from None
     except msgspec.DecodeError as wrong:
         raise InvalidRequest(f"{path} is no plan: {wrong}.", hint="docs/simulate.md shows one.") from None
-
-
-def _plan_of(jobs: Sequence[SimulatedJob]) -> Plan:
-    """Return a plan with the queues of recorded jobs, all alike."""
-    names = list(dict.fromkeys(job.instance_group for job in jobs))
-    return Plan(instance_groups=tuple(msgspec.structs.replace(Plan().instance_groups[0], name=name) for name in names))
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -63,7 +63,6 @@ class Life:
     """The life of a job in the simulation.
 
     Attributes:
-        job: the job of the workload.
         sizes: (time, workers) from each change on. The first is its start, and after its end it has 0 workers.
         end: when it had done its work. None when it never did, or was given up before.
         restarts: how often it continued with another number of workers, its first start not counted.
@@ -82,12 +81,9 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """The result of a simulation.
+    """The result of a simulation: one life per job, in order of arrival.
 
-    Attributes:
-        lives: one per job, in order of arrival.
-        slots: the number of slots.
-        latencies: seconds each call of the scheduler took by the clock the engine was given, in order.
+    `latencies` are the seconds each call of the scheduler took by the clock the engine was given, in order.
     """
 
     lives: tuple[Life, ...]
@@ -139,10 +135,8 @@ class Engine:
     """A single simulation.
 
     Args:
-        scheduler: gets all events. Its slots and plan are set already.
-        slots: the number of its slots.
+        scheduler: gets all events. Its `slots` and plan are set already.
         jobs: the workload. Jobs named in `present` have arrived in the scheduler before.
-        settings: see `SimulationSettings`.
         clock: measures how long the scheduler takes. By default nothing is measured.
         watch: a callback that is called at intervals with (simulated seconds, jobs ended, jobs).
         present: jobs that are there already → slots they occupy. They run from `begin` on.
@@ -182,14 +176,10 @@ class Engine:
                 self._push(max(begin, job.time), _ARRIVAL, job.name)
 
     def run(self, *, until: str | None = None, most: int | None = None) -> SimulatedRun:
-        """Play until every job has ended, or nothing can happen any more.
+        """Play until every job has ended, or only the job `until`, or nothing can happen any more.
 
-        Args:
-            until: stop when this job has ended.
-            most: stop after that many instants. Jobs that have not ended then have no end.
-
-        Raises:
-            Unprocessable: jobs take turns faster than they can change size, and nothing is ever done.
+        Jobs that have not ended after `most` instants have no end. Unprocessable when jobs take turns faster than they
+        can change size, and nothing is ever done.
         """
         awaited = None if until is None else self._jobs[until]
         instants = count(1)
@@ -379,9 +369,6 @@ def simulate(
     slots: int,
     jobs: Sequence[SimulatedJob],
     settings: SimulationSettings = SimulationSettings(),  # frozen
-    *,
-    clock: Callable[[], float] = lambda: 0.0,
-    watch: Callable[[float, int, int], None] | None = None,
 ) -> SimulatedRun:
-    """Play `jobs` against `scheduler`, which has its slots already. The arguments are the arguments of `Engine`."""
-    return Engine(scheduler, slots, jobs, settings, clock=clock, watch=watch).run()
+    """Play `jobs` against `scheduler`, which has its slots already. The arguments are those of `Engine`."""
+    return Engine(scheduler, slots, jobs, settings).run()

@@ -1,4 +1,4 @@
-"""Compute the figures of a simulation from the lives of its jobs. Pure.
+"""Compute the figures of a simulation from the lives of its jobs, and lay them out in a table. Pure.
 
 Completion time of a job: from its arrival to its end. GPU-hours: the slots it occupied × the time. Restarts: how often
 it continued with another number of workers.
@@ -13,11 +13,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from edt_server.simulator.engine import Life, SimulatedRun
+
+HEAD = (
+    *("policy", "mean JCT", "p50", "p99", "makespan", "GPU-hours", "restarts/job"),
+    *("worst ρ", "ρ > 1", "decisions", "p50 ms", "p99 ms"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,9 @@ class Figures:
     """One line of the table. Times are in seconds.
 
     Attributes:
-        jobs: the number of jobs.
         unfinished: how many never ended. The figures are of the others.
         mean, p50, p99: of the completion times (0 when no job ended).
         makespan: from the first arrival to the last end.
-        gpu_hours: of all jobs together.
         restarts: mean number per job.
         worst_rho: greatest finish-time fairness.
         unfair: share of jobs, 0 … 1, with ρ > 1.
@@ -93,7 +96,8 @@ def slot_seconds(life: Life) -> float:
 def finish_time_fairness(run: SimulatedRun) -> dict[str, float]:
     """Return ρ of each job that ended, by name."""
     crowd = _Crowd(run.lives)
-    return {life.job.name: completion(life) / _alone(life, run.slots / crowd.mean(life)) for life in _ended(run)}
+    done = (life for life in run.lives if life.end is not None)
+    return {life.job.name: completion(life) / _alone(life, run.slots / crowd.mean(life)) for life in done}
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float:
@@ -104,10 +108,6 @@ def percentile(ascending: Sequence[float], percent: float) -> float:
     low = math.floor(place)
     high = min(low + 1, len(ascending) - 1)
     return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
-
-
-def _ended(run: SimulatedRun) -> Iterator[Life]:
-    return (life for life in run.lives if life.end is not None)
 
 
 def _alone(life: Life, share: float) -> float:
@@ -143,3 +143,33 @@ class _Crowd:
         begin, end = life.job.time, life.job.time + completion(life)
         # The job itself is always there, whatever rounding leaves of the difference.
         return max(1.0, (self._area(end) - self._area(begin)) / (end - begin)) if end > begin else 1.0
+
+
+def table(runs: Mapping[str, Figures]) -> str:
+    """Return one line per run for a terminal, times in seconds, and below the jobs that could not be counted."""
+    rows = [HEAD, *(_row(name, each) for name, each in runs.items())]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
+    lines = ["  ".join(map(_cell, row, widths, range(len(HEAD)))) for row in rows]
+    for name, each in runs.items():
+        if each.unfinished:
+            lines.append(f"{name}: {each.unfinished} of {each.jobs} jobs never ended; the figures are of the others.")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _row(name: str, each: Figures) -> tuple[str, ...]:
+    told = (
+        f"{each.mean:.0f}",
+        f"{each.p50:.0f}",
+        f"{each.p99:.0f}",
+        f"{each.makespan:.0f}",
+        f"{each.gpu_hours:.1f}" if each.gpu_hours >= 10 else f"{each.gpu_hours:.3g}",
+        f"{each.restarts:.1f}",
+        f"{each.worst_rho:.2f}",
+        f"{100 * each.unfair:.1f} %",
+    )
+    timed = (f"{1000 * each.latency_p50:.3f}", f"{1000 * each.latency_p99:.3f}") if each.latency_max else ("-", "-")
+    return (name, *told, str(each.decisions) if each.decisions else "-", *timed)
+
+
+def _cell(text: str, width: int, at: int) -> str:
+    return f"{text:<{width}}" if at == 0 else f"{text:>{width}}"

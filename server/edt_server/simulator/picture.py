@@ -14,6 +14,7 @@ from edt_sdk.pictures import allocation as pictured
 from edt_sdk.pictures.allocation import AllocationChart, Band, draw_allocation
 from edt_sdk.pictures.parts.look import Look
 from edt_server.simulator.engine import Life, SimulatedRun
+from edt_server.simulator.figures import slot_seconds
 
 BANDS = 8
 COLUMNS = pictured.MOST_CELLS // BANDS
@@ -48,14 +49,13 @@ def draw(held: AllocationChart) -> str:
 
 def _naming(lives: Sequence[Life]) -> Callable[[Life], str]:
     """Return how to name the band of a life: its job, or its application. The bands with the least work are others."""
-    most = BANDS
-    if len(lives) <= most:
+    if len(lives) <= BANDS:
         return lambda life: life.job.name
     held: dict[str, float] = defaultdict(float)
     for life in lives:
-        held[life.job.application] += sum(size * (after - at) for (at, size), (after, _) in pairwise(life.sizes))
+        held[life.job.application] += slot_seconds(life)
     # One band stays free for the others.
-    kept = sorted(held, key=lambda name: (-held[name], name))[: most if len(held) <= most else most - 1]
+    kept = sorted(held, key=lambda name: (-held[name], name))[: BANDS if len(held) <= BANDS else BANDS - 1]
     return lambda life: life.job.application if life.job.application in kept else OTHERS
 
 

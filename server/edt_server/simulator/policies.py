@@ -75,16 +75,10 @@ class RigidQueue:
 
 
 def make(policy: str, plan: Plan, slots: Sequence[Slot]) -> Scheduler:
-    """Return the scheduler of that name with these slots.
+    """Return the scheduler of that name with these slots. A rigid queue ignores the plan.
 
-    Args:
-        policy: one of `POLICIES`, for every queue of the plan. "" for the plan's own policies.
-        plan: how the core shares the slots. A rigid queue has none.
-        slots: the slots.
-
-    Raises:
-        InvalidRequest: no such policy.
-        Unprocessable: the plan cannot be used.
+    The policy is one of `POLICIES`, for every queue of the plan, or "" for the plan's own policies. InvalidRequest for
+    another one, Unprocessable for a plan that cannot be used.
     """
     scheduler: Scheduler
     if policy in RIGID:
@@ -97,11 +91,7 @@ def make(policy: str, plan: Plan, slots: Sequence[Slot]) -> Scheduler:
 
 
 def fit(jobs: Sequence[SimulatedJob], policy: str, plan: Plan, slots: int) -> tuple[SimulatedJob, ...]:
-    """Return the jobs as that policy takes them: in a queue of the plan, or without elasticity.
-
-    Raises:
-        Unprocessable: a job is in a queue that the plan does not have.
-    """
+    """Return the jobs as that policy takes them: without elasticity, or in a queue of the plan, which must have it."""
     if policy in RIGID:
         return tuple(job.rigid(slots) for job in jobs)
     # A job without a queue goes to the plan's first, as a submission to the server does.

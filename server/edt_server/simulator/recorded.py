@@ -82,8 +82,7 @@ class _Past:
 def read_events(path: Path) -> list[Event]:
     """Read an event list, in order: one JSON object per line, or a server's SQLite store, which is opened read-only.
 
-    Raises:
-        InvalidRequest: it cannot be read or is no event list. The message has the line.
+    InvalidRequest with the line when it cannot be read or is no event list.
     """
     try:
         with path.open("rb") as file:
@@ -205,8 +204,9 @@ def _take(pasts: dict[str, _Past], told: object, now: float) -> None:
         case JobDemand(job=job, demand=demand) if job in pasts:
             # The largest demand ever, because a job of the workload has only one maximum.
             pasts[job].demand = max(pasts[job].demand, demand)
-        case JobChanged(job=job) if job in pasts:
-            _change(pasts[job], told)
+        case JobChanged(job=job, patch=patch) if job in pasts:
+            # The last setting of each kind stays, because the workload has only one.
+            pasts[job].arrived = msgspec.structs.replace(pasts[job].arrived, **patch.changes())
         case SpeedMeasured(job=job, speeds=speeds) if job in pasts:
             pasts[job].speeds = {workers: speed for workers, speed in speeds.items() if workers >= 1 and speed > 0}
         case SlotReleased(job=job, slot=slot) if job in pasts:
@@ -216,8 +216,3 @@ def _take(pasts: dict[str, _Past], told: object, now: float) -> None:
             pasts[job].slots.clear()
             pasts[job].changed(now)
             pasts[job].end = now
-
-
-def _change(past: _Past, told: JobChanged) -> None:
-    """Keep the last setting of each kind: the workload has only one."""
-    past.arrived = msgspec.structs.replace(past.arrived, **told.patch.changes())

@@ -29,11 +29,7 @@ class Speed:
 
     @classmethod
     def of(cls, points: Iterable[tuple[int, float]]) -> Speed:
-        """Return the concave function through measured (workers, speed), workers ≥ 1 and speed > 0.
-
-        Raises:
-            ValueError: no points, or one that is not positive.
-        """
+        """Return the concave function through points of workers ≥ 1 and speed > 0, else raise ValueError."""
         measured = dict(points)
         if not measured or any(workers < 1 or not 0 < speed < float("inf") for workers, speed in measured.items()):
             raise ValueError(f"speeds are positive numbers at one worker or more, not {measured}")
@@ -47,9 +43,9 @@ class Speed:
         return cls(tuple(hull))
 
     @classmethod
-    def by_law(cls, most: int, *, one: float = 1.0, serial_part: float = SERIAL_PART) -> Speed:
-        """Return Amdahl's law for 1 … `most` workers, `one` being the speed of a single one."""
-        return cls.of((n, one * n / (1 + serial_part * (n - 1))) for n in range(1, max(1, most) + 1))
+    def by_law(cls, most: int) -> Speed:
+        """Return Amdahl's law for 1 … `most` workers, relative to the speed of a single one."""
+        return cls.of((n, n / (1 + SERIAL_PART * (n - 1))) for n in range(1, max(1, most) + 1))
 
     def at(self, workers: float) -> float:
         """Return the speed at so many workers. A fraction is a share of a slot's time."""
@@ -65,10 +61,6 @@ class Speed:
     def table(self, most: int) -> dict[int, float]:
         """Return the speed at 1 … `most` workers, in the form that the scheduler takes."""
         return {n: self.at(n) for n in range(1, most + 1)}
-
-    def scaled(self, factor: float) -> Speed:
-        """Return the same shape, `factor` times as fast."""
-        return Speed(tuple((workers, speed * factor) for workers, speed in self.corners))
 
     @property
     def most(self) -> int:

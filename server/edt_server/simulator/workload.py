@@ -32,7 +32,7 @@ class SimulatedJob:
     Attributes:
         name: unique in its workload.
         time: of its arrival, in seconds from the start.
-        application: what it runs. Jobs of the same application have the same colour in the picture.
+        application: jobs of the same application have the same colour in the picture.
         replicas: the workers its user would give it if it were not elastic.
         max_workers: the most workers it can use if it is.
         work: what it has to do, in samples (any unit that `speed` has too).
@@ -40,7 +40,7 @@ class SimulatedJob:
         priority: weight under fair share.
         min_workers: the fewest workers it runs on.
         instance_group: its queue, "" for the plan's first.
-        owner: its owner, for user shares.
+        owner: for user shares.
         slots_per_unit: its workers come and go so many at a time, and `max_workers` is a multiple of this number.
         keeps: its workers are never taken from it, as it would have to restart: it is not elastic.
     """
@@ -96,29 +96,27 @@ class Row:
 
     def whole(self, column: str, default: int | None = None) -> int:
         """Return an integer ≥ 1."""
-        return self._number(column, int, 1, "a whole number of at least 1", default)
+        if default is not None and not self.text(column, ""):
+            return default
+        return self._number(column, int, lambda value: value >= 1, "a whole number of at least 1")
 
-    def real(self, column: str, *, above: float) -> float:
-        """Return a number > `above`."""
-        return self._number(column, float, above, f"a number above {above:g}", None)
+    def real(self, column: str) -> float:
+        """Return a number > 0."""
+        return self._number(column, float, lambda value: value > 0, "a number above 0")
 
     def seconds(self, column: str) -> float:
         """Return a number ≥ 0."""
-        return self._number(column, float, 0.0, "a number of seconds, 0 or more", None)
+        return self._number(column, float, lambda value: value >= 0, "a number of seconds, 0 or more")
 
-    def _number(self, column: str, kind: Callable[[str], T], low: float, says: str, default: T | None) -> T:
-        text = self.text(column, None if default is None else "")
-        if not text and default is not None:
-            return default
+    def _number(self, column: str, kind: Callable[[str], T], fits: Callable[[T], bool], wanted: str) -> T:
+        text = self.text(column)
         try:
             value = kind(text)
         except ValueError:
-            raise self.wrong(column, f"is {text!r}, not {says}") from None
+            raise self.wrong(column, f"is {text!r}, not {wanted}") from None
         # float() also reads "inf" and "nan". Every comparison with NaN is False, so that it is refused too.
-        number = float(value)  # type: ignore[arg-type]  # int or float
-        bound = number > low if says.startswith("a number above") else number >= low
-        if not bound or number == float("inf"):
-            raise self.wrong(column, f"is {text}, not {says}")
+        if not fits(value) or value == float("inf"):
+            raise self.wrong(column, f"is {text}, not {wanted}")
         return value
 
     def wrong(self, column: str, what: str, hint: str = "") -> InvalidRequest:
@@ -129,14 +127,9 @@ class Row:
 
 
 def read_workload(path: Path, apps: Path | None = None) -> tuple[SimulatedJob, ...]:
-    """Return the jobs of a workload, by arrival.
+    """Return the jobs of a workload, by arrival. `apps` may be None where the jobs have a `duration`.
 
-    Args:
-        path: the jobs.
-        apps: the applications' speeds, which may be None where the jobs have a `duration`.
-
-    Raises:
-        InvalidRequest: a file cannot be read or used. The message has line and column.
+    InvalidRequest with line and column when a file cannot be read or used.
     """
     applications = {} if apps is None else read_applications(apps)
     jobs: dict[str, SimulatedJob] = {}
@@ -156,7 +149,7 @@ def read_applications(path: Path) -> dict[str, Application]:
     totals: dict[str, float] = {}
     columns = ("application", "workers", "batch_size", "samples_per_second", "samples_total")
     for row in _rows(path, columns):
-        name, total = row.text("application"), row.real("samples_total", above=0)
+        name, total = row.text("application"), row.real("samples_total")
         # The number of samples belongs to the application, but a CSV file repeats it in each line.
         if totals.setdefault(name, total) != total:
             raise row.wrong("samples_total", f"is {total:g}; a line before says {totals[name]:g} for {name!r}")
@@ -164,7 +157,7 @@ def read_applications(path: Path) -> dict[str, Application]:
         workers = row.whole("workers")
         if workers in known:
             raise row.wrong("workers", f"is {workers} a second time for {name!r} and this batch_size")
-        known[workers] = row.real("samples_per_second", above=0)
+        known[workers] = row.real("samples_per_second")
     return {
         name: Application(totals[name], {size: Speed.of(table.items()) for size, table in sizes.items()})
         for name, sizes in points.items()
@@ -186,13 +179,15 @@ def _job(row: Row, applications: Mapping[str, Application], apps: Path | None) -
             raise row.wrong("application", where, "Give a duration column, or the application's speeds with --apps.")
         most = row.whole("max_workers", GROWTH_WITHOUT_TABLE * replicas)
         speed = Speed.by_law(max(most, replicas))
-        work = row.real("duration", above=0) * speed.at(replicas)
+        work = row.real("duration") * speed.at(replicas)
     else:
         speed = _speed(row, known, application, timed=timed)
         most = row.whole("max_workers", max(speed.most, replicas))
-        work = row.real("duration", above=0) * speed.at(replicas) if timed else known.samples_total
-    elastic = _elastic(row)
-    least, most, unit = _sizes(row, most) if elastic else (replicas, replicas, 1)
+        work = row.real("duration") * speed.at(replicas) if timed else known.samples_total
+    elastic = row.text("elastic", "yes")
+    if elastic not in ("yes", "no"):
+        raise row.wrong("elastic", f"is {elastic!r}, neither yes nor no")
+    least, most, unit = _sizes(row, most) if elastic == "yes" else (replicas, replicas, 1)
     return SimulatedJob(
         name=row.text("name"),
         time=row.seconds("time"),
@@ -206,15 +201,8 @@ def _job(row: Row, applications: Mapping[str, Application], apps: Path | None) -
         instance_group=row.text("instance_group", ""),
         owner=row.text("owner", ""),
         slots_per_unit=unit,
-        keeps=not elastic,
+        keeps=elastic == "no",
     )
-
-
-def _elastic(row: Row) -> bool:
-    word = row.text("elastic", "yes")
-    if word not in ("yes", "no"):
-        raise row.wrong("elastic", f"is {word!r}, neither yes nor no")
-    return word == "yes"
 
 
 def _sizes(row: Row, most: int) -> tuple[int, int, int]:

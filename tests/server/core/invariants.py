@@ -1,5 +1,14 @@
 """What holds for every core after every event, in O(jobs + slots)."""
 
+from edt_server.core.core import Core
+
+
+def replayed(events, plan=None):
+    """The core that has seen these events, the first of them under `plan`."""
+    core = Core(plan)
+    core.follow(events)
+    return core
+
 
 def check(core):
     """Assert the invariants of a core."""
@@ -16,9 +25,9 @@ def check(core):
     for pool in pools.values():
         here = [job for job in jobs if job.pool == pool.name]
         assert sum(job.target for job in here) <= len(pool.slots), "more entitled than there is"
-        assert pool.idle == {slot for slot in pool.slots if slot not in core._taken}, "a free slot was forgotten"
+        assert pool._free == {slot for slot in pool.slots if slot not in core._taken}, "a free slot was forgotten"
         short = [job.missing for job in here if job.missing]
-        assert not short or min(short) > len(pool.idle), "a free slot was not granted"
+        assert not short or min(short) > len(pool._free), "a free slot was not granted"
         fair = {job.name for job in here if job.asked and not job.target and not pool.turns.queue_of(job.name)}
         queues = {queue.name for queue in pool.turns.queues() if not queue.target}
         assert fair | queues == set(pool.turns.waiting), "the waiting list differs from the jobs that wait"

@@ -11,6 +11,7 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import JobArrived, JobChanged, JobDemand, JobGone, JobSuspended, SlotReleased, SlotsChanged
 from edt_server.core.instructions import Grant, Revoke
+from tests.server.core.invariants import replayed
 
 
 def test_the_demo(play):
@@ -337,7 +338,7 @@ class TestReplay:
         p.run("b", 10000)
         p.release_all()
         p.gone("a")
-        again = Core.replay(p.history)
+        again = replayed(p.history)
         assert again.digest() == p.core.digest()
         assert again.holding("b") == p.core.holding("b")
 
@@ -374,7 +375,7 @@ class TestReplay:
         events = [(JobArrived("a", 5000, 1, "summer"), 1.0), (JobGone("a"), 2.0)]
         for event, now in events:
             before.apply(event, now)
-        after = Core.replay(events)
+        after = replayed(events)
         assert after.jobs == ()
         with pytest.raises(Unprocessable):
             after.apply(JobArrived("b", 5000, 1, "summer"), 3.0)

@@ -11,6 +11,7 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import PlanChanged, SlotsChanged
 from edt_server.core.instructions import Grant, Revoke
+from tests.server.core.invariants import replayed
 
 
 def plan(*groups: InstanceGroup, resources: tuple[ResourceGroup, ...] = Plan().resource_groups) -> Plan:
@@ -24,9 +25,9 @@ class TestGroups:
     def test_an_unknown_group_is_refused_with_those_there_are(self):
         core = Core(plan(DAY, NIGHT))
         with pytest.raises(EdtError, match="day, night"):
-            core.check_group("noon")
-        assert core.check_group("night").policy == "fairshare"
-        assert [group.name for group in core.groups] == ["day", "night"]
+            core.fits("noon")
+        assert core.plan.group("night").policy == "fairshare"
+        assert [group.name for group in core.plan.leaves()] == ["day", "night"]
 
     def test_groups_share_the_slots_by_their_shares(self, play):
         p = play(8, plan=plan(DAY, InstanceGroup(name="night", share=3)))
@@ -132,7 +133,7 @@ class TestPlanChanges:
         assert p.shares == {"a": 4, "b": 4}
         p.step(PlanChanged(plan(DAY, InstanceGroup(name="night", own=7))))
         assert p.shares == {"a": 1, "b": 7}
-        assert Core.replay(p.history, plan(DAY, NIGHT)).digest() == p.core.digest()
+        assert replayed(p.history, plan(DAY, NIGHT)).digest() == p.core.digest()
 
     def test_the_same_plan_changes_nothing(self, play):
         p = play(4)

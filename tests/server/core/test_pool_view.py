@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_server.core.pool_view import _nth
+from edt_server.core.reason import _nth
 
 seconds = st.integers(0, 50).map(float)
 

@@ -33,7 +33,7 @@ from edt_server.core.events import (
     to_data,
 )
 from edt_server.core.instructions import Grant, Revoke
-from tests.server.core.invariants import check
+from tests.server.core.invariants import check, replayed
 
 EVENTS = int(os.environ.get("EDT_CORE_EVENTS", "12000"))
 PRIORITIES = (1, 1000, 2000, 5000, 5000, 5000, 10000, 10**9)
@@ -163,7 +163,7 @@ def test_many_random_events_in_one_queue():
             assert targets(Core.restored(core.state())) == targets(core)
         if number in (499, 4_999, 11_999):
             rows = [(kind_of(event), to_data(event), now) for event, now in history]
-            again = Core.replay((from_data(kind, data), now) for kind, data, now in rows)
+            again = replayed((from_data(kind, data), now) for kind, data, now in rows)
             assert again.digest() == core.digest()
             assert [again.reason(job) for job in core.jobs] == [core.reason(job) for job in core.jobs]
             drain(again, now=float(number))
@@ -218,7 +218,7 @@ def test_many_random_events_under_random_plans():
         now = float(number)
         wake = core.next_wake(now)
         choice = rng.random()
-        leaves = [group.name for group in core.groups]
+        leaves = [group.name for group in core.plan.leaves()]
         if wake is not None and wake <= now:
             event = TimePassed()
         elif choice < 0.02:
@@ -267,7 +267,7 @@ def test_many_random_events_under_random_plans():
             for job in core.jobs:
                 core.reason(job, now=now)
         if number == 4_999:
-            assert Core.replay(history).digest() == core.digest()
+            assert replayed(history).digest() == core.digest()
 
 
 QUEUES = Plan(
@@ -291,7 +291,7 @@ def test_nobody_starves_over_a_long_history(plan, slots):
     rng = random.Random(5)
     core = Core(plan)
     core.apply(SlotsChanged(tuple(Slot(id=slot, host="h") for slot in range(slots))), 0.0)
-    groups = [group.name for group in core.groups]
+    groups = [group.name for group in core.plan.leaves()]
     idle: dict[tuple[str, str], float] = {}
     for number in range(EVENTS // 4):
         now = float(number)

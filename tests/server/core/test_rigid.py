@@ -24,7 +24,7 @@ from edt_server.core.events import (
 )
 from edt_server.core.instructions import Revoke
 from tests.server.core.conftest import Play
-from tests.server.core.invariants import check
+from tests.server.core.invariants import check, replayed
 
 QUICK = Plan(instance_groups=(InstanceGroup(name="default", quantum=5.0),))
 
@@ -103,7 +103,7 @@ def test_a_snapshot_and_a_replay_know_it(play):
     play.run("elastic")
     again = snapshot.load(snapshot.VERSION, snapshot.dump(play.core))
     assert again is not None
-    assert again.digest() == play.core.digest() == Core.replay(play.history, QUICK).digest()
+    assert again.digest() == play.core.digest() == replayed(play.history, QUICK).digest()
     again.apply(JobArrived("late", 10**6, 4, "default"), play.now)
     assert len(again.holding("gang")) == 3
 

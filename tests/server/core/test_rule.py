@@ -82,11 +82,7 @@ def test_a_group_that_is_not_there_is_refused_and_nothing_changes():
     rule = settled(ONE, 8, job(0))
     with pytest.raises(KeyError):
         rule.put(job(1, in_group="other"))
-    with pytest.raises(KeyError):
-        rule.set_groups((group("other"),))
     assert rule.settle() == {}
-    rule.set_groups((group("g", borrow=3),))
-    assert rule.settle() == {"j0": 3}
 
 
 def test_priority_and_fifo_are_strict():

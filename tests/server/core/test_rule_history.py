@@ -108,12 +108,20 @@ class History:
         assert all(after.get(job, 0) != target for job, target in changed.items()), "told of what did not change"
         return after | changed
 
-    def anew(self):
+    def replan(self):
+        """A new rule under the present groups, as the core makes one for another plan: its targets start at 0."""
+        self.rule, self.targets = self.made(), {}
+
+    def made(self):
         rule = Rule(self.groups, self.slots)
         for claim in self.claims.values():
             rule.put(claim)
         for (group, user), turn in self.turns.items():
             rule.set_turn(group, user, turn)
+        return rule
+
+    def anew(self):
+        rule = self.made()
         rule.settle()
         return {job: rule.target(job) for job in self.claims}
 
@@ -210,7 +218,7 @@ def test_several_changes_in_one_settle_and_other_plans_between():
             history.step()
         if number % 50 == 25:
             history.groups = others if history.groups is TREE else TREE
-            history.rule.set_groups(history.groups)
+            history.replan()
         history.targets = history.settle()
         history.compare()
 

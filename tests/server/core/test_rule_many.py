@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edt_server.core.batched_division import Columns, divide_many
 from edt_server.core.division import Division
-from edt_server.core.divisor_rule import WeightedClaim, divide
+from edt_server.core.divisor_rule import Columns, WeightedClaim, divide, divide_many
 
 rows = st.tuples(
     st.one_of(st.integers(1, 20), st.sampled_from((1000, 2000, 3000, 5000, 10000, 10**9))),

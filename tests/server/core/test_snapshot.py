@@ -15,7 +15,7 @@ from edt_server.core.events import JobArrived, PlanChanged, SlotsChanged, SpeedM
 from edt_server.core.snapshot import VERSION, dump, load
 from edt_server.ledger.ledger import Ledger
 from edt_server.store import Store, sqlite_url
-from tests.server.core.invariants import check
+from tests.server.core.invariants import check, replayed
 from tests.server.core.test_properties import some_event
 
 PLANS = (
@@ -65,7 +65,7 @@ def test_what_was_dumped_goes_on_as_if_it_had_not_been(seed: int) -> None:
     rng = random.Random(seed)
     events = list(history(rng, 80))
     cut = rng.randint(0, len(events))
-    whole, first = Core.replay(events), Core.replay(events[:cut])
+    whole, first = replayed(events), replayed(events[:cut])
     restored = load(VERSION, dump(first))
     assert restored is not None
     assert restored.digest() == first.digest()
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_no_snapshot() -> None:
 
 
 def test_a_snapshot_of_the_release_before_is_read() -> None:
-    core = Core.replay(history(random.Random(1), 80))
+    core = replayed(history(random.Random(1), 80))
     restored = load("5d450cfec1d5594e", dump(core))  # the version that d7f2f61 wrote for this form
     assert restored is not None
     assert restored.digest() == core.digest()

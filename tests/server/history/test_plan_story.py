@@ -7,8 +7,7 @@ import pytest
 
 from edt_sdk.schemas.events import PLAN_CHANGED, SLOT_REVOKED, Event
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
-from edt_server.history.plan_story import plan_changes
-from edt_server.history.story import describe
+from edt_server.history.story import describe, plan_changes
 
 
 def plan(*groups, resources=({"name": "default"},)):

@@ -6,7 +6,7 @@ import pytest
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_server.history.story import because, describe, sentences
+from edt_server.history.story import because, describe
 
 
 def call(job: str) -> str:
@@ -208,21 +208,3 @@ def test_what_was_just_told_is_not_told_again():
 
 def test_other_kinds_are_not_explained_by_their_cause():
     assert describe("driver_started", {}, job="a", cause=event("job_gone", "b", {}), names=call) == "driver started"
-
-
-def test_a_list_keeps_the_words_of_its_rows_and_tells_the_others():
-    rows = [
-        event("job_arrived", "a", ARRIVED, seq=1),
-        event("slot_granted", "a", {"slot": 0, "slots": 1}, seq=2, cause=1),
-        event("state", "a", {"state": "RUNNING"}, seq=3, text="as it was told then"),
-        event("slots_changed", None, {"slots": []}, seq=4),
-    ]
-    assert sentences(rows, call) == [
-        "submitted: max 4 workers, priority 5000",
-        "slot 0 granted (1 held): the job arrived",
-        "as it was told then",
-        "this server offers no slots",
-    ]
-    of_two = sentences([*rows, event("job_gone", "b", {}, seq=5)], call)
-    assert of_two[0] == "digits-a: submitted: max 4 workers, priority 5000"
-    assert of_two[3:] == ["this server offers no slots", "digits-b: ended: all its slots are free"]

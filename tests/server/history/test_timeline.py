@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 
@@ -11,9 +12,19 @@ from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import JobArrived, JobChanged, JobDemand, JobGone, JobResumed, JobSuspended, SlotsChanged
-from edt_server.history.story import sentences
-from edt_server.history.timeline import allocation, during, settled
+from edt_server.history.timeline import TimelineIndex
 from tests.server.timeline_histories import Recorder, call, wander
+
+
+def allocation(events, names=str, job=None):
+    index = TimelineIndex(names)
+    index.take(events)
+    return index.rows(index.window(job=job))
+
+
+def settled(rows):
+    """The slots by job of the settled rows, with equal neighbours merged."""
+    return [slots for slots, _ in itertools.groupby(row["slots"] for row in rows if row["settled"])]
 
 
 @pytest.fixture
@@ -81,7 +92,7 @@ def test_every_row_of_the_demo(demo):
 
 
 def test_the_demo_told_by_the_job(demo):
-    assert sentences([event for event in demo.events if event.job == "b"], call) == [
+    assert [event.text for event in demo.events if event.job == "b"] == [
         "submitted by ana: max 4 workers, priority 5000",
         "slot 3 granted (1 held): digits-a gave slot 3 back",
         "its training can use up to 8 slots",
@@ -90,7 +101,7 @@ def test_the_demo_told_by_the_job(demo):
         "slot 1 granted (3 held): digits-a gave slot 1 back",
         "slot 0 granted (4 held): digits-a gave slot 0 back",
     ]
-    of_a = sentences([event for event in demo.events if event.job == "a"], call)
+    of_a = [event.text for event in demo.events if event.job == "a"]
     assert "asked to give back slot 3: digits-b arrived, entitled to 3 now" in of_a
     assert "asked to give back slot 1: digits-b's priority is now 10000 (was 5000), entitled to 1 now" in of_a
 
@@ -103,7 +114,7 @@ def test_a_job_that_is_gone_frees_what_it_had_and_was_leaving():
     r.apply(JobArrived("b", 5000, 1, "default"))
     r.apply(JobGone("a"))
     assert settled(allocation(r.events))[-1] == {"b": 1}
-    assert sentences(r.events, call)[-1] == "digits-b: slot 0 granted (1 held): it came free as digits-a ended"
+    assert r.events[-1].text == "slot 0 granted (1 held): it came free as digits-a ended"
 
 
 def test_slots_that_are_taken_away_while_a_job_is_in_them():
@@ -154,10 +165,10 @@ def test_the_life_of_a_job_that_came_back_has_a_gap(pair):
     end = allocation(pair.events)[-1]
     pair.apply(JobChanged("a", JobPatch(max_workers=1)))
     pair.leave()
-    assert during(allocation(pair.events), pair.events, "b")[-1] == end, "nothing behind its end"
+    assert allocation(pair.events, job="b")[-1] == end, "nothing behind its end"
     pair.apply(JobArrived("b", 5000, 1, "default"), again=True)
     rows = allocation(pair.events, call)
-    own = during(rows, pair.events, "b")
+    own = allocation(pair.events, call, job="b")
     assert own == rows[-len(own) :], "the gap is told too"
     assert own[-1]["text"].startswith("digits-b was resumed")
 

@@ -8,9 +8,9 @@ import pytest
 
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import SlotsChanged
-from edt_server.history.timeline import allocation
-from edt_server.history.timeline_feed import TimelineFeed
+from edt_server.history.timeline import TimelineFeed
 from edt_server.store import Store
+from tests.server.history.timeline_by_definition import allocation
 from tests.server.timeline_histories import Recorder, call, wander
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import JobArrived, JobGone, SlotsChanged
-from edt_server.history.timeline import allocation, during
-from edt_server.history.timeline_index import TimelineIndex
+from edt_server.history.timeline import TimelineIndex
+from tests.server.history.timeline_by_definition import allocation, during
 from tests.server.timeline_histories import Recorder, call, wander
 
 

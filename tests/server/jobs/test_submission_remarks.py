@@ -10,8 +10,7 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wmla import WmlaRequest
-from edt_server.jobs.fixed_size import check_change, sized
-from edt_server.jobs.submission import main_file, remarks
+from edt_server.jobs.submission import check_change, main_file, remarks, sized
 
 
 def spec(**more: object) -> JobSpec:

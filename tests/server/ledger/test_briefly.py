@@ -1,6 +1,6 @@
 """Messages of any size become ones that can be shown."""
 
-from edt_server.ledger.bounded_message import LINE, LINES, briefly
+from edt_server.ledger.ledger import LINE, LINES, briefly
 
 
 def test_an_ordinary_message_stays_as_it_is():

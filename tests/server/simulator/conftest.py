@@ -8,7 +8,7 @@ import pytest
 
 from edt_sdk.schemas.plan import Plan
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator.engine import simulate
+from edt_server.simulator.engine import Engine
 from edt_server.simulator.policies import fit, make
 from edt_server.simulator.speed import Speed
 from edt_server.simulator.workload import SimulatedJob
@@ -46,6 +46,6 @@ def play():
         plan = plan or Plan()
         there = [Slot(id=number, host="h") for number in range(slots)]
         arguments = [] if settings is None else [settings]
-        return simulate(make(policy, plan, there), slots, fit(jobs, policy, plan, slots), *arguments, **more)
+        return Engine(make(policy, plan, there), slots, fit(jobs, policy, plan, slots), *arguments, **more).run()
 
     return run
