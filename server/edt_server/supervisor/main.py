@@ -39,39 +39,9 @@ from edt_server.supervisor.programs.programs import program_of, stream_name, zyg
 from edt_server.supervisor.programs.variables import MASTER
 from edt_server.supervisor.remote_workers import RemoteWorkers
 from edt_server.supervisor.reporter import Reporter
+from edt_server.supervisor.state_machines import events
 from edt_server.supervisor.state_machines.elastic_agents import ElasticAgents
-from edt_server.supervisor.state_machines.events import (
-    DRIVER,
-    Acknowledged,
-    Allocated,
-    AssignStandby,
-    End,
-    Event,
-    Exited,
-    Finish,
-    Gather,
-    Gathered,
-    Hung,
-    Instruction,
-    Kill,
-    LinkLost,
-    MemoryScarce,
-    Note,
-    NotStarted,
-    Publish,
-    Received,
-    Recheck,
-    Rechecked,
-    Refuse,
-    SendMessage,
-    SendReport,
-    StartDriver,
-    Started,
-    StartStandby,
-    StartTask,
-    StartWorker,
-    Stop,
-)
+from edt_server.supervisor.state_machines.events import DRIVER
 from edt_server.supervisor.state_machines.history import History, history_of
 from edt_server.supervisor.state_machines.membership import JobMembership
 from edt_server.supervisor.state_machines.plain import Plain
@@ -144,8 +114,8 @@ class Supervisor:
         self._link = LinkServer(
             link,
             leader=self._children.leader,
-            on_message=lambda key, message: self._feed(Received(key, message)),
-            on_lost=lambda key, why: self._feed(LinkLost(key, why)),
+            on_message=lambda key, message: self._feed(events.Received(key, message)),
+            on_lost=lambda key, why: self._feed(events.LinkLost(key, why)),
         )
         self._reporter = Reporter(
             orders,
@@ -155,7 +125,7 @@ class Supervisor:
             on_message=self._on_server_message,
         )
         self._ports = RunPorts(MASTER)
-        self._events: deque[Event] = deque()
+        self._events: deque[events.Event] = deque()
         # No event is handled before all processes of an earlier attempt are gone. Until then events are queued.
         self._feeding = True
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -203,7 +173,7 @@ class Supervisor:
                     await asyncio.to_thread(end_leftovers, self._orders.job_id)
                 await self._link.start()
         except (EdtError, OSError) as wrong:
-            self._feed(NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
+            self._feed(events.NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
         self._prepared.set()
         self._feeding = False
         self._pump()
@@ -241,17 +211,17 @@ class Supervisor:
             here = {worker: pid for worker, pid in machine.processes.items() if not remote.has(worker)}
             seen = observe(here, machine.taking_part, self._runtime_dir, now) + remote.observe(machine.taking_part, now)
             for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
-                self._feed(Hung(hang.worker, hang.why))
+                self._feed(events.Hung(hang.worker, hang.why))
             if self._standbys and memory_is_scarce():
-                self._feed(MemoryScarce())
+                self._feed(events.MemoryScarce())
 
     # --- events in ----------------------------------------------------------------------------------------------------
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: events.Event) -> None:
         self._events.append(event)
-        if isinstance(event, Stop):
+        if isinstance(event, events.Stop):
             self._predecessors.hurry()
-        elif isinstance(event, Refuse):
+        elif isinstance(event, events.Refuse):
             self._predecessors.give_up()
         if not self._feeding:
             self._pump()
@@ -276,11 +246,11 @@ class Supervisor:
         match message:
             case Allocation(version=version, slots=slots, asked=asked):
                 log.info("allocation %d: slots %s", version, [slot.id for slot in slots])
-                self._feed(Allocated(version, slots, asked))
+                self._feed(events.Allocated(version, slots, asked))
             case Ack(number=number):
-                self._feed(Acknowledged(number))
+                self._feed(events.Acknowledged(number))
             case StopJob(why=why):
-                self._feed(Stop(why))
+                self._feed(events.Stop(why))
             case Refused(why=why):
                 log.error("refused by the server: %s", why)
                 self._refuse(why)
@@ -288,10 +258,10 @@ class Supervisor:
     def _refuse(self, why: str) -> None:
         if not self._refused.is_set():
             self._refused.set()
-            self._feed(Refuse(why))
+            self._feed(events.Refuse(why))
 
     def _on_signal(self, number: signal.Signals) -> None:
-        self._feed(Stop(f"The job's supervisor was told to end ({number.name})."))
+        self._feed(events.Stop(f"The job's supervisor was told to end ({number.name})."))
 
     async def _before_reap(self, key: int) -> None:
         # The last messages before the exit: a worker that failed has sent why, and Exited must come after it.
@@ -308,12 +278,12 @@ class Supervisor:
         self._standbys.ended(key)
         updates = self._updates_now()
         pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
-        self._feed(Exited(key, code, signals, words, updates))
+        self._feed(events.Exited(key, code, signals, words, updates))
 
     def _exited_remotely(self, key: int, code: int, signals: tuple[int, ...], updates: int | None) -> None:
         self._index.sample(time.time())
         log.info("process ended, process=%d code=%d", key, code)
-        self._feed(Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
+        self._feed(events.Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
 
     def _updates_now(self) -> int | None:
         """Return the highest number of committed updates of all heartbeats: reports may be half a second old."""
@@ -322,48 +292,48 @@ class Supervisor:
 
     # --- instructions out ---------------------------------------------------------------------------------------------
 
-    def _follow(self, instruction: Instruction) -> None:
+    def _follow(self, instruction: events.Instruction) -> None:
         match instruction:
-            case StartDriver():
+            case events.StartDriver():
                 self._start(DRIVER, None)
-            case StartWorker(worker=worker, slot=slot, others=others):
+            case events.StartWorker(worker=worker, slot=slot, others=others):
                 self._start(worker, slot, self._unit_of(slot, others))
-            case StartStandby(worker=worker):
+            case events.StartStandby(worker=worker):
                 if room_for_another(self._machine.processes.values()):
                     self._start(worker, NOWHERE, standby=True)
                 else:
-                    self._feed(NotStarted(worker, "there is little memory left"))
-            case AssignStandby(worker=worker, slot=slot):
+                    self._feed(events.NotStarted(worker, "there is little memory left"))
+            case events.AssignStandby(worker=worker, slot=slot):
                 log.info("standby has a slot, process=%d slot=%s", worker, slot.id)
                 self._standbys.assign(worker)
-            case StartTask(worker=worker, task=task):
+            case events.StartTask(worker=worker, task=task):
                 self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
-            case End(process=process, patience=patience):
+            case events.End(process=process, patience=patience):
                 (self._remote if self._remote.has(process) else self._children).end(process, patience)
-            case Kill(process=process, patience=patience):
+            case events.Kill(process=process, patience=patience):
                 (self._remote if self._remote.has(process) else self._children).kill(process, patience)
-            case Gather(generation=generation):
-                self._later(GATHER_FOR, Gathered(generation))
-            case Recheck(generation=generation):
-                self._later(RECHECK_AFTER_REMOTE if self._remote.used else RECHECK_AFTER, Rechecked(generation))
-            case SendMessage(process=process, message=message):
+            case events.Gather(generation=generation):
+                self._later(GATHER_FOR, events.Gathered(generation))
+            case events.Recheck(generation=generation):
+                self._later(RECHECK_AFTER_REMOTE if self._remote.used else RECHECK_AFTER, events.Rechecked(generation))
+            case events.SendMessage(process=process, message=message):
                 if not (self._remote if self._remote.has(process) else self._link).send(process, message):
                     log.warning("%s not sent, process=%d has no link", type(message).__name__, process)
-            case SendReport(number=number, report=report):
+            case events.SendReport(number=number, report=report):
                 log.info("report %d: %s", number, report)
                 self._reporter.report(number, report)
-            case Publish(progress=progress):
+            case events.Publish(progress=progress):
                 self._reporter.progress(progress)
-            case Note(text=text):
+            case events.Note(text=text):
                 log.warning("%s", text)
-            case Finish(over=over):
+            case events.Finish(over=over):
                 if over:
                     remove_memory_folder(self._job.memory_dir)
                 self._remote.farewell(over=over)
                 if not self._over.done():
                     self._over.set_result(None)
 
-    def _later(self, seconds: float, event: Event) -> None:
+    def _later(self, seconds: float, event: events.Event) -> None:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
 
     def _unit_of(self, slot: Slot, others: tuple[Slot, ...]) -> Task | None:
@@ -381,17 +351,17 @@ class Supervisor:
         def started(pid: int) -> None:
             log.info("process started, process=%d pid=%d slot=%s", key, pid, slot.id if slot else None)
             self._standbys.started(key, pid)
-            self._feed(Started(key, pid))
+            self._feed(events.Started(key, pid))
 
         try:
             program = program_of(self._job, key, slot, self._umask, self._predecessors.descriptor, task=task)
         except OSError as wrong:
-            self._feed(NotStarted(key, str(wrong)))
+            self._feed(events.NotStarted(key, str(wrong)))
             return
 
         def failed(why: str) -> None:
             self._standbys.ended(key)
-            self._feed(NotStarted(key, why))
+            self._feed(events.NotStarted(key, why))
 
         if standby:
             program = self._standbys.hidden(key, program)

@@ -47,24 +47,13 @@ class Past:
     updates: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A possible cause of a job's failure. `silent` means that the process died without reporting an error."""
-
-    message: str
-    silent: bool
-
-
 def judge(worker: Worker, event: Exited, *, training: TrainingRun | None, attempts: Attempts) -> WorkerLost | Fatal:
     """Judge a worker that died. `training` still counts it among its members if it was a member."""
     kind, name = end_kind(worker, event), name_of(worker, training)
     times = _times(worker, kind, training, attempts)
     if not times:
         return _replaced(worker, event.code, loss(worker, name, event), attempts)
-    cause = worker_cause(worker, name, event, times)
-    if cause is None:
-        return Fatal(JobState.FAILED, loss(worker, name, event), silent=False)
-    return Fatal(JobState.FAILED, cause.message, cause.silent)
+    return worker_cause(worker, name, event, times) or Fatal(JobState.FAILED, loss(worker, name, event), silent=False)
 
 
 def could_not_start(worker: Worker, event: Exited, *, interpreter: str) -> Fatal:
@@ -154,8 +143,8 @@ def end_kind(worker: Worker, event: Exited) -> DeathCause:
     return DeathCause.OWN if event.code >= 0 or -event.code in CRASH_SIGNALS else DeathCause.OUTSIDE
 
 
-def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Cause | None:
-    """Return the cause of failure that a worker's exit gives, None when the supervisor itself ended the worker."""
+def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Fatal | None:
+    """Return the end of the job that a worker's exit causes, None when the supervisor itself ended the worker."""
     what = _predicate(worker, event)
     if what is None:
         return None
@@ -163,7 +152,7 @@ def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Ca
     traceback = worker.failed.traceback if worker.failed is not None else ""
     if worker.hung:
         what += " and was killed"
-    return Cause(wording.failure(name, what, event.words, traceback, times=times), silent)
+    return Fatal(JobState.FAILED, wording.failure(name, what, event.words, traceback, times=times), silent)
 
 
 def loss(worker: Worker, name: str, event: Exited) -> str:

@@ -110,7 +110,7 @@ class TrainingRun:
 
     def formed(self, workers: Mapping[int, Worker], update: int) -> GenerationFormed:
         """Return the report that all members have joined. Members that have exited since are left out."""
-        members = [worker.member(fresh=False) for number in self.members if (worker := workers.get(number))]
+        members = [worker.member() for number in self.members if (worker := workers.get(number))]
         return GenerationFormed(
             training=self.number,
             number=self.generation,
