@@ -27,12 +27,12 @@ from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.processes.children import Children
 from edt_server.supervisor.processes.forker import Forker
-from edt_server.supervisor.processes.leftovers import end_leftovers
 from edt_server.supervisor.processes.liveness import observe, pulse_file
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
+from edt_server.supervisor.processes.memory_left import memory_is_scarce, room_for_another
 from edt_server.supervisor.processes.ports import RunPorts
-from edt_server.supervisor.processes.predecessors import Predecessors
-from edt_server.supervisor.processes.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
+from edt_server.supervisor.processes.predecessors import Predecessors, end_leftovers
+from edt_server.supervisor.processes.standby_processes import StandbyProcesses
 from edt_server.supervisor.processes.zygote import ZygoteProcess
 from edt_server.supervisor.programs.environment import JobEnvironment, make_folders
 from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of

@@ -64,6 +64,18 @@ def size(pids: Collection[int]) -> int:
     return max(sizes)
 
 
+def room_for_another(workers: Collection[int]) -> bool:
+    """Return whether there is memory for one more process like those of these pids."""
+    memory = memory_now()
+    return memory is not None and memory.fits(size(workers))
+
+
+def memory_is_scarce() -> bool:
+    """Return whether optional processes have to go."""
+    memory = memory_now()
+    return memory is not None and memory.scarce
+
+
 def _groups(proc: Path, groups: Path) -> Iterator[tuple[Path, tuple[str, str, str]]]:
     """Return the folders of the control groups that may limit this process's memory, with the names of their files."""
     try:
