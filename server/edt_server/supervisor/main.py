@@ -34,9 +34,8 @@ from edt_server.supervisor.processes.ports import RunPorts
 from edt_server.supervisor.processes.predecessors import Predecessors, end_leftovers
 from edt_server.supervisor.processes.standby_processes import StandbyProcesses
 from edt_server.supervisor.processes.zygote import ZygoteProcess
-from edt_server.supervisor.programs.environment import JobEnvironment, make_folders
+from edt_server.supervisor.programs.environment import MASTER, JobEnvironment, make_folders
 from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
-from edt_server.supervisor.programs.variables import MASTER
 from edt_server.supervisor.remote_workers import RemoteWorkers
 from edt_server.supervisor.reporter import Reporter
 from edt_server.supervisor.state_machines import events

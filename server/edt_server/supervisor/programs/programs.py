@@ -24,6 +24,8 @@ from edt_server.supervisor.programs.environment import (
 from edt_server.supervisor.state_machines.events import DRIVER
 
 AGENT = "edt_sdk.torchrun.agent"
+DRIVER_MODULE = "edt_sdk.training.driver"
+WORKER_MODULE = "edt_sdk.training.worker"
 SCRIPT = "edt_sdk.training.script"
 
 
@@ -44,29 +46,26 @@ def program_of(
         OSError: the folder cannot be made.
     """
     paths = job.paths
-    if task is not None and job.orders.spec.framework == Framework.TORCHRUN:
-        environment, log_dir = agent_environment(job, key, task.slots), paths.worker_log_dir(key, job.host)
-        log_dir.mkdir(parents=True, exist_ok=True)
-        streams = paths.streams_dir / stream_name(key)
-        return Program(AGENT, job.code_dir, environment, streams, umask, inherit)
-    if task is not None:
-        module, environment = "script", task_environment(job, task)
-        log_dir = Path(environment["LOG_DIR"])
-    elif slot is None:
-        module, environment, log_dir = "driver", driver_environment(job), paths.driver_log_dir(job.host)
+    log_dir = paths.driver_log_dir(job.host) if slot is None else paths.worker_log_dir(key, job.host)
+    if slot is None:
+        module, environment = DRIVER_MODULE, driver_environment(job)
+    elif task is None:
+        module, environment = WORKER_MODULE, worker_environment(job, key, slot)
+    elif job.orders.spec.framework == Framework.TORCHRUN:
+        module, environment = AGENT, agent_environment(job, key, task.slots)
     else:
-        module, environment = "worker", worker_environment(job, key, slot)
-        log_dir = paths.worker_log_dir(key, job.host)
+        module, environment = SCRIPT, task_environment(job, task)
+        log_dir = Path(environment["LOG_DIR"])
     log_dir.mkdir(parents=True, exist_ok=True)
     return Program(
-        module=f"edt_sdk.training.{module}",
+        module=module,
         directory=job.code_dir,
         environment=environment,
         streams=paths.streams_dir / stream_name(key),
         umask=umask,
         inherit=inherit,
-        # It has no link that would show it that its supervisor is gone.
-        bound=task is not None,
+        # A script has no link that would show it that its supervisor is gone.
+        bound=module == SCRIPT,
     )
 
 
