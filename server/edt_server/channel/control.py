@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import zmq
@@ -36,7 +34,7 @@ from edt_sdk.schemas.wire.control import (
     decode_to_server,
     encode,
 )
-from edt_server.messaging import Gatekeeper
+from edt_server.messaging import Gatekeeper, key_pair, listen, send_now
 from edt_server.store import StoreUnavailable
 from edt_server.system.private_files import make_private_dir, write_private
 
@@ -72,7 +70,7 @@ class ControlServer:
         on_hello: Callable[[str, SupervisorHello], Awaitable[Welcome | Refused]],
         on_report: Callable[[str, Numbered], Awaitable[None]],
         on_progress: Callable[[str, JobProgress], None],
-        on_connected: Callable[[str], Awaitable[None] | None] | None = None,
+        on_connected: Callable[[str], Awaitable[None]],
     ) -> None:
         self._dir = control_dir
         self._interface = interface
@@ -99,25 +97,16 @@ class ControlServer:
         make_private_dir(self._dir)
         pair = _server_keys(self._dir / KEY_FILE)
         self._gatekeeper.start()
-        socket = self._context.socket(zmq.ROUTER)
-        socket.linger = 0
-        socket.curve_server = True
-        socket.curve_secretkey = pair.secret.encode("ascii")
-        socket.curve_publickey = pair.public.encode("ascii")
-        # An unreachable supervisor is an error of `send`, not a message silently dropped.
-        socket.router_mandatory = True
-        socket.heartbeat_ivl = 2000
-        socket.heartbeat_timeout = 10000
         try:
-            socket.bind(f"tcp://{self._interface}:*")
+            socket, endpoint = listen(self._context, self._interface, public_key=pair.public, secret_key=pair.secret)
         except zmq.ZMQError as wrong:
-            socket.close()
             await self._gatekeeper.stop()
             raise EdtError(
                 f"The control channel cannot listen on {self._interface}: {wrong}.",
                 hint="Set c.EdtApp.worker_interface to an address of this host.",
             ) from wrong
-        endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        # An unreachable supervisor is an error of `send`, not a message silently dropped.
+        socket.router_mandatory = True
         write_private(self.control_file, encode(ServerAddress(endpoint=endpoint, public_key=pair.public)))
         self._socket = socket
         self._task = asyncio.create_task(self._serve(socket), name="edt control channel")
@@ -158,16 +147,10 @@ class ControlServer:
         peer = self._peers.get(job_id)
         if peer is None or self._socket is None:
             return False
-        if not self._send_to(peer, message):
+        if send_now(self._socket, peer, encode(message)) is not None:
             del self._peers[job_id]
             return False
         return True
-
-    def _send_to(self, peer: bytes, message: ToSupervisor) -> bool:
-        assert self._socket is not None
-        # With DONTWAIT the outcome is known when the call returns.
-        sent = cast(asyncio.Future[object], self._socket.send_multipart([peer, encode(message)], flags=zmq.DONTWAIT))
-        return sent.exception() is None
 
     async def _serve(self, socket: zmq.asyncio.Socket) -> None:
         while True:
@@ -221,16 +204,14 @@ class ControlServer:
         answer = await self._on_hello(job_id, hello)
         if isinstance(answer, Refused):
             log.warning("supervisor refused, job=%s: %s", job_id, answer.why)
-            self._send_to(peer, answer)
+            if self._socket is not None:
+                send_now(self._socket, peer, encode(answer))
             self._withheld.clear()
             return
         self._peers[job_id] = peer
         self._failed.pop(job_id, None)
         self._send(job_id, answer)
-        if self._on_connected is not None:
-            done = self._on_connected(job_id)
-            if inspect.isawaitable(done):
-                await done
+        await self._on_connected(job_id)
 
     async def _report(self, job_id: str, report: Numbered) -> None:
         failed = self._failed.get(job_id)
@@ -256,7 +237,7 @@ def _server_keys(path: Path) -> _KeyPair:
         try:
             return msgspec.json.decode(path.read_bytes(), type=_KeyPair)
         except FileNotFoundError:
-            public, secret = (part.decode("ascii") for part in zmq.curve_keypair())
+            public, secret = key_pair()
             fresh = path.with_name(f"{path.name}.{os.getpid()}")
             write_private(fresh, msgspec.json.encode(_KeyPair(public=public, secret=secret)))
             # A link and not a rename: of two servers that start at once, both must end up with the same pair.

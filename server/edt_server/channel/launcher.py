@@ -1,4 +1,4 @@
-"""Start supervisors, detached from the server except that the server reaps them while it lives.
+"""Make the orders of supervisors and start them, detached from the server, which only reaps them while it lives.
 
 A supervisor has its own session and no terminal, writes to a log file of its job and holds none of the server's
 descriptors. The end, Ctrl-C or restart of the server therefore does not reach it. Messages are in `control.py`.
@@ -11,12 +11,17 @@ import subprocess
 import threading
 from pathlib import Path
 
-import zmq
+import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.catalogue.pinned import copy_of
+from edt_server.catalogue.training import console_arguments
 from edt_server.channel.spare_supervisors import Spare
+from edt_server.files import job_files
+from edt_server.settings import Settings
+from edt_server.store import JobRow
 from edt_server.system.detached import start_detached
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify
@@ -24,10 +29,40 @@ from edt_server.system.processes import ended, identify
 _children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
 
 
-def key_pair() -> tuple[str, str]:
-    """Make a CURVE key pair for one supervisor: (public, secret), Z85."""
-    public, secret = zmq.curve_keypair()
-    return public.decode("ascii"), secret.decode("ascii")
+def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, *, host: str, hosts_dir: str) -> Launch:
+    """Make the orders of the supervisor of the row's attempt.
+
+    Args:
+        row: as it was committed for this attempt.
+        settings: of the service.
+        control_file: where it finds the server.
+        secret: its half of the row's public key.
+        host: the named host it runs on, "" for this machine.
+        hosts_dir: where the addresses of hosts' agents are, "" without any.
+    """
+    paths = JobPaths(settings.data_dir, row.owner, row.id)
+    warm_start = job_files.warm_start(paths, row.spec)
+    return Launch(
+        job_id=row.id,
+        owner=row.owner,
+        attempt=row.attempt,
+        spec=msgspec.structs.replace(row.spec, args=console_arguments(row.spec, paths, warm_start)),
+        data_dir=str(settings.data_dir),
+        runtime_dir=str(settings.runtime_dir / row.id),
+        control_file=str(control_file),
+        public_key=row.public_key,
+        secret_key=secret,
+        interpreter=row.interpreter,
+        threads_per_slot=row.threads_per_slot,
+        data_fs=settings.data_fs,
+        checkpoint_interval=settings.checkpoint_interval,
+        hang_timeout=settings.hang_timeout,
+        warm_start=warm_start,
+        dataset_dir=copy_of(settings.data_dir, row.owner, row.spec),
+        host=host,
+        hosts_dir=hosts_dir,
+        standbys=settings.standby_workers,
+    )
 
 
 def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:

@@ -29,11 +29,11 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.control import ControlServer
 from edt_server.channel.final_reports import finalize, read_final_reports
 from edt_server.channel.hosts import HostLost, Hosts
-from edt_server.channel.launcher import key_pair, launch, wait_gone, write_orders
-from edt_server.channel.orders import orders_of, refusal
+from edt_server.channel.launcher import launch, orders_of, wait_gone, write_orders
 from edt_server.channel.spare_supervisors import SpareSupervisors
 from edt_server.files import job_files
 from edt_server.ledger import Change, Changes, reports
+from edt_server.messaging import key_pair
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
 from edt_server.system.presence import FILE as PRESENCE
@@ -246,7 +246,7 @@ class Supervision:
     async def _on_hello(self, job: str, hello: SupervisorHello) -> Welcome | Refused:
         def take(change: Change) -> Welcome | Refused:
             row = change.tx.job(job)
-            why = refusal(row, hello)
+            why = _refusal(row, hello)
             if why is not None or row is None:
                 return Refused(why=why or "")
             if row.supervisor is None:
@@ -380,3 +380,16 @@ class Supervision:
         now = await self._change_until_committed(lambda change: change.row(row.id))
         if now.supervisor is not None:
             await self._until_gone(row.id, now.attempt, now.supervisor)
+
+
+def _refusal(row: JobRow | None, hello: SupervisorHello) -> str | None:
+    """Return why the server refuses this supervisor (fencing), None when it accepts it."""
+    if row is None:
+        return "The job was deleted."
+    if hello.protocol != PROTOCOL:
+        return f"The server speaks protocol {PROTOCOL}, not {hello.protocol}."
+    if hello.attempt != row.attempt:
+        return f"Attempt {row.attempt} has taken the place of attempt {hello.attempt}."
+    if row.supervisor is not None and row.supervisor != hello.identity:
+        return "Another process is this job's supervisor."
+    return None

@@ -20,7 +20,7 @@ from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, Slot
 from edt_sdk.schemas.wire.link import Downward
 from edt_sdk.schemas.wire.pulse import Beat, Phase
 from edt_sdk.schemas.wire.task import Task
-from edt_server.messaging import AgentConnection, AgentLost, read_address
+from edt_server.messaging import AgentConnection, PeerLost, read_address
 from edt_server.supervisor.state_machines.events import Event, Hung, LinkLost, NotStarted, Received, Started
 from edt_server.supervisor.state_machines.watchdog import Observation
 
@@ -224,7 +224,7 @@ class _Host:
                     why = f"was lost with the process on host {self._name} that looked after it"
                     return True
                 self._hear(message)
-        except (AgentLost, TimeoutError):
+        except (PeerLost, TimeoutError):
             return self._connection is not None
         except asyncio.CancelledError:
             self._there.clear()  # they are not lost: the job is over

@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 import zmq
 import zmq.asyncio
-from zmq.utils.monitor import recv_monitor_message
 
 from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire.control import (
@@ -34,7 +33,7 @@ from edt_sdk.schemas.wire.control import (
     decode_to_supervisor,
     encode,
 )
-from edt_server.messaging import dealer
+from edt_server.messaging import Conversation, PeerLost, read_struct, send_now
 from edt_server.supervisor.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -104,7 +103,7 @@ class Reporter:
         try:
             while True:
                 # Read each time: after a restart or a takeover another server has written another address.
-                address = _read_address(Path(self._orders.control_file))
+                address = read_struct(Path(self._orders.control_file), ServerAddress)
                 if address is not None and await self._converse(address):
                     pause = _FIRST_PAUSE
                 await asyncio.sleep(pause)
@@ -114,38 +113,42 @@ class Reporter:
 
     async def _converse(self, address: ServerAddress) -> bool:
         """Run a connection from hello to loss. Return True when the server answered."""
-        socket, monitor = dealer(
-            self._context,
-            server_key=address.public_key,
-            public_key=self._orders.public_key,
-            secret_key=self._orders.secret_key,
-            linger=0,
-        )
         greeted = asyncio.Event()
-        tasks: list[asyncio.Future[object]] = []
         try:
-            socket.connect(address.endpoint)
-            tasks.append(asyncio.ensure_future(recv_monitor_message(monitor)))
-            tasks.append(asyncio.ensure_future(self._talk(socket, greeted)))
-            tasks.append(asyncio.ensure_future(self._insist(greeted, address)))
+            conversation = Conversation(
+                self._context,
+                address.endpoint,
+                server_key=address.public_key,
+                public_key=self._orders.public_key,
+                secret_key=self._orders.secret_key,
+                linger=0,
+            )
+        except zmq.ZMQError as wrong:
+            log.warning("no connection to %s: %s", address.endpoint, wrong)
+            return False
+        tasks = [
+            asyncio.ensure_future(self._talk(conversation, greeted)),
+            asyncio.ensure_future(self._insist(greeted, address)),
+        ]
+        try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-        except zmq.ZMQError as wrong:
-            log.warning("no connection to %s: %s", address.endpoint, wrong)
+        except PeerLost as wrong:
+            log.debug("ended with %s", wrong)
         finally:
             self._socket = None
+            for task in tasks:
+                task.cancel()
             try:
-                await _end(tasks)
+                await asyncio.gather(*tasks, return_exceptions=True)
             finally:
-                socket.disable_monitor()
-                monitor.close()
-                socket.close()
+                await conversation.close()
         if greeted.is_set():
             log.info("connection to the server lost")
         return greeted.is_set()
 
-    async def _talk(self, socket: zmq.asyncio.Socket, greeted: asyncio.Event) -> None:
+    async def _talk(self, conversation: Conversation, greeted: asyncio.Event) -> None:
         hello = SupervisorHello(
             protocol=PROTOCOL,
             attempt=self._orders.attempt,
@@ -153,19 +156,19 @@ class Reporter:
             holding=self._holding(),
             last_report=self._journal.last,
         )
-        await socket.send(encode(hello))
+        await conversation.socket.send(encode(hello))
         while True:
             # Without a timeout: one that expires while a message arrives would lose the message.
-            data = await socket.recv()
+            frames = await conversation.receive()
             try:
-                message = decode_to_supervisor(data)
+                message = decode_to_supervisor(frames[0])
             except msgspec.MsgspecError as wrong:
                 log.warning("message of the server that is none: %s", type(wrong).__name__)
                 continue
             if isinstance(message, Welcome):
                 log.info("connected to the server, reports up to %d are committed", message.acknowledged)
                 greeted.set()
-                self._socket = socket
+                self._socket = conversation.socket
                 self._journal.welcome(message.acknowledged)
                 await self._acknowledged(message.acknowledged)
                 self._repeat()
@@ -191,7 +194,7 @@ class Reporter:
         oldest = 0
         while True:
             await asyncio.sleep(REPEAT_AFTER)
-            if _read_address(Path(self._orders.control_file)) not in (None, address):
+            if read_struct(Path(self._orders.control_file), ServerAddress) not in (None, address):
                 return
             unanswered = self._journal.open_reports()
             # Retry only when the oldest report is still unanswered after a whole interval: it may just be on its way.
@@ -217,26 +220,6 @@ class Reporter:
 
     def _send(self, data: bytes) -> None:
         if self._socket is not None:
-            # With DONTWAIT the result is known when the call returns. What could not be sent is repeated later.
-            sent = self._socket.send(data, flags=zmq.DONTWAIT)
-            assert isinstance(sent, asyncio.Future)
-            if sent.exception() is not None:
-                log.warning("report not sent: %s", sent.exception())
-
-
-async def _end(tasks: list[asyncio.Future[object]]) -> None:
-    """Cancel the tasks and wait until they have ended. A cancellation of the caller passes through."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled() and isinstance(task.exception(), zmq.ZMQError):
-            log.debug("ended with %s", task.exception())
-
-
-def _read_address(path: Path) -> ServerAddress | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
-    except (OSError, msgspec.MsgspecError):
-        return None  # no server now, or it is starting
+            wrong = send_now(self._socket, data)
+            if wrong is not None:
+                log.warning("report not sent: %s", wrong)  # and repeated later
