@@ -63,11 +63,7 @@ class _Outpost(_Below):
 
 
 class HostAgent:
-    """The agent of a host.
-
-    Args:
-        orders: its orders.
-    """
+    """The agent of a host."""
 
     def __init__(self, orders: AgentOrders) -> None:
         self._orders = orders

@@ -49,15 +49,7 @@ _POLL = 0.05
 
 
 class Outpost:
-    """The outpost of a job on a host.
-
-    Args:
-        orders: the supervisor's orders.
-        order: the message that started the outpost.
-        agent: orders of the agent of this host.
-        umask: for the job's processes.
-        writer: the writing end of the connection to the agent.
-    """
+    """The outpost of a job on a host. `writer` is the writing end of the connection to the agent."""
 
     def __init__(
         self,

@@ -52,14 +52,9 @@ class _KeyPair(msgspec.Struct, frozen=True):
 class ControlServer:
     """The server's socket for the supervisors of all jobs. Everything happens on the event loop that `start` ran on.
 
-    Args:
-        control_dir: 0700 folder of the key pair and the address file, made when missing.
-        interface: address to listen on. The system chooses the port.
-        on_hello: callback that answers a supervisor's first message. Refused ends that supervisor.
-        on_report: callback that commits a report. It gets every report, also repeated ones. When it raises, nothing is
-            acknowledged, and later reports of that job are left unread until the failed one was repeated.
-        on_progress: callback with the newest progress of a job.
-        on_connected: callback after a Welcome was sent.
+    `control_dir` has the key pair and the address file. `on_hello` answers a supervisor's first message. Refused ends
+    that supervisor. `on_report` commits a report, and gets repeated ones too. When it raises, nothing is acknowledged,
+    and later reports of that job are left unread until the failed one was repeated. `on_connected` follows a Welcome.
     """
 
     def __init__(
@@ -229,10 +224,7 @@ class ControlServer:
 
 
 def _server_keys(path: Path) -> _KeyPair:
-    """Return the key pair in `path`, made at the first start.
-
-    Supervisors trust the next server because it has the same pair.
-    """
+    """Return the key pair in `path`, made at the first start. Supervisors trust the next server because of it."""
     while True:
         try:
             return msgspec.json.decode(path.read_bytes(), type=_KeyPair)

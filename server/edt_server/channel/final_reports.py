@@ -25,12 +25,9 @@ _LOG_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class FinalReports:
-    """The remains of a supervisor in the job's folder.
+    """What a dead supervisor left: the reports in its journal, some perhaps taken before, and its last log lines.
 
-    Attributes:
-        reports: the reports in its journal, oldest first. Some may have been taken before.
-        trouble: why the journal cannot be read, "" when it can.
-        said: the last lines of its log.
+    `trouble` is why the journal cannot be read, "" when it can.
     """
 
     reports: tuple[Numbered, ...]
@@ -50,17 +47,9 @@ def read_final_reports(paths: JobPaths) -> FinalReports:
 def finalize(
     change: Change, job: str, left: FinalReports, progress: JobProgress | None, *, stopping: str | None
 ) -> bool:
-    """Take the final reports of the job's supervisor.
+    """Take the final reports of the supervisor of a job, which may be deleted. Return whether the job is over now.
 
-    Args:
-        change: the transaction.
-        job: its id. The job may have been deleted.
-        left: the remains of the supervisor.
-        progress: the newest received.
-        stopping: why the job is to be stopped, None when it is not.
-
-    Returns:
-        Whether the job is over now.
+    `progress` is the newest received, and `stopping` why the job is to be stopped, None when it is not.
     """
     if change.tx.job(job) is None:
         return True

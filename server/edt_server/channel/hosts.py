@@ -61,12 +61,7 @@ def check_hosts(hosts: Mapping[str, int]) -> None:
 
 
 def local_hosts(hosts: Mapping[str, int], gpus: Sequence[int] | None = None) -> tuple[Host, ...]:
-    """Return what each named host has: its share of the machine's GPUs, in their order, or of its cores.
-
-    Args:
-        hosts: name → slots.
-        gpus: of the machine, None to look.
-    """
+    """Return what each named host (name → slots) has: its share of the machine's GPUs, in order, or of its cores."""
     left = list(find_gpus() if gpus is None else gpus)
     cores, total = usable_cores(), sum(hosts.values())
     found = []
@@ -79,12 +74,7 @@ def local_hosts(hosts: Mapping[str, int], gpus: Sequence[int] | None = None) -> 
 class Hosts:
     """All named hosts of a server.
 
-    Args:
-        settings: of the service, with `local_hosts`.
-        changed: called with the hosts that are there, each time these change, from `follow` on.
-
-    Attributes:
-        stopped: true from `stop` on.
+    From `follow` on, `changed` gets the hosts that are there each time these change. `stopped` is true from `stop` on.
     """
 
     def __init__(self, settings: Settings, changed: Callable[[tuple[Host, ...]], Awaitable[None]]) -> None:
@@ -138,10 +128,7 @@ class Hosts:
         self._context.destroy(linger=0)
 
     async def place(self, preferred: Sequence[str]) -> str | None:
-        """Return the first of these hosts that is up, else any, and wait while none is up.
-
-        None when this server stops.
-        """
+        """Return the first of these hosts that is up, else any. Wait while none is up. None when this server stops."""
         while not self.stopped:
             if self._up:
                 return next((name for name in preferred if name in self._up), next(iter(self._up)))
@@ -149,11 +136,9 @@ class Hosts:
         return None
 
     async def start_supervisor(self, host: str, job: str, launch_file: Path) -> ProcessIdentity:
-        """Start a job's supervisor on a host.
+        """Start a job's supervisor on a host. EdtError when it could not be started.
 
-        Raises:
-            HostLost: the host is gone, and with it the supervisor, if it was started.
-            EdtError: it could not be started.
+        HostLost when the host is gone, and with it the supervisor, if it was started.
         """
         connection = self._up.get(host)
         if connection is None:

@@ -30,15 +30,10 @@ _children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
 
 
 def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, *, host: str, hosts_dir: str) -> Launch:
-    """Make the orders of the supervisor of the row's attempt.
+    """Make the orders of the supervisor of an attempt from the row that was committed for it.
 
-    Args:
-        row: as it was committed for this attempt.
-        settings: of the service.
-        control_file: where it finds the server.
-        secret: its half of the row's public key.
-        host: the named host it runs on, "" for this machine.
-        hosts_dir: where the addresses of hosts' agents are, "" without any.
+    `secret` is its half of the row's public key, `host` the named host it runs on ("" for this machine), `hosts_dir`
+    where the addresses of hosts' agents are ("" without any).
     """
     paths = JobPaths(settings.data_dir, row.owner, row.id)
     warm_start = job_files.warm_start(paths, row.spec)
@@ -66,15 +61,10 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
 
 
 def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
-    """Write the orders and start the supervisor that follows them.
+    """Write the orders and start the supervisor that follows them: the spare, if there is one and it still lives.
 
-    Args:
-        orders: the orders of the supervisor.
-        spare: a spare supervisor for this job. Without one, or when it has just ended, a new process is started.
-
-    Raises:
-        Unprocessable: the job's interpreter is not there. (A missing edt_sdk shows only when the driver starts, and the
-            supervisor reports it as ERROR.)
+    Unprocessable when the job's interpreter is not there. (A missing edt_sdk shows only when the driver starts, and the
+    supervisor reports it as ERROR.)
     """
     try:
         paths = write_orders(orders)

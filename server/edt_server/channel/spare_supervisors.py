@@ -49,12 +49,9 @@ class SpareKind:
 
 @dataclass(slots=True, eq=False)
 class Spare:
-    """A supervisor that waits for a job.
+    """A supervisor that waits for a job. `connection` is our end of its stdin.
 
-    Attributes:
-        process: a child of this process.
-        connection: our end of its stdin.
-        files: the files it has imported, as in `Ready.files`. None while it is still importing.
+    `files` are the files it has imported, as in `Ready.files`, None while it is still importing.
     """
 
     kind: SpareKind
@@ -94,12 +91,9 @@ class Spare:
 
 
 class SpareSupervisors:
-    """The spares of a server, all of the kind that the last job needed.
+    """The spares of a server, all of the kind that the last job needed. With `count` 0 every job starts cold.
 
-    Args:
-        count: number of spares. With 0 every job starts cold.
-        folder: working directory of the spares, with `warm.log`, their output before they have a job.
-        interpreter, threads: the kind of the first spares.
+    `warm.log` in `folder` has their output before they have a job.
     """
 
     def __init__(self, count: int, folder: Path, interpreter: str, threads: int) -> None:

@@ -51,14 +51,9 @@ _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
 
 
 class Supervision:
-    """All supervisors of a service.
+    """All supervisors of a service, on this machine unless there are `hosts`.
 
-    Args:
-        settings: the settings of the service.
-        change: runs a change and commits it.
-        progressed: callback with the newest progress of a job.
-        spares: supervisors that were started in advance, None for none.
-        hosts: where supervisors are started, None for this machine.
+    `change` runs a change and commits it. `progressed` gets the newest progress of a job.
     """
 
     def __init__(

@@ -62,13 +62,7 @@ class Conversation:
     """The client's end of a conversation, until it is lost.
 
     ZeroMQ reconnects by itself, to any process that listens there by then. So the first sign of a reconnect ends the
-    conversation.
-
-    Args:
-        context: the ZeroMQ context of the event loop.
-        endpoint: where the other side listens.
-        server_key: the public key of the other side. The other two keys are of this side.
-        linger: milliseconds to deliver what was sent once the conversation is closed.
+    conversation. `server_key` is the other side's. Once closed, it has `linger` ms to deliver what was sent.
     """
 
     def __init__(

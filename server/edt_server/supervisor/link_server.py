@@ -43,11 +43,8 @@ _UCRED = struct.Struct("3i")
 class LinkServer:
     """The connections of the driver and the workers, by their key.
 
-    Args:
-        path: the socket. An existing file is replaced.
-        leader: returns the key of the process that leads a session, None when it belongs to no process of the job.
-        on_message: a callback for each message, the hello included.
-        on_lost: a callback for a closed connection of a process, with the reason.
+    `leader` returns the key of the process that leads a session, None when it belongs to no process of the job.
+    `on_message` gets each message, the hello included, and `on_lost` the reason when a connection has closed.
     """
 
     def __init__(

@@ -69,13 +69,7 @@ DELIVERY_PATIENCE = 60.0
 
 
 class Supervisor:
-    """The supervisor of a job.
-
-    Args:
-        orders: what to supervise.
-        umask: for the job's processes. The supervisor's own files are private to this account.
-        zygote: a zygote that was started already and fits the job.
-    """
+    """The supervisor of a job. `umask` is for its processes, and `zygote` was started already and fits the job."""
 
     def __init__(self, orders: Launch, *, umask: int, zygote: ZygoteProcess | None = None) -> None:
         self._orders = orders

@@ -34,12 +34,7 @@ Exit = Callable[[int, int, tuple[int, ...], int | None], None]
 class RemoteWorkers:
     """The outposts of an attempt, by host.
 
-    Args:
-        orders: the supervisor's orders.
-        launch_file: the file with the orders.
-        identity: the supervisor's identity.
-        feed: called with each event.
-        exited: called with the exit of a worker: number, exit code, signals it was sent, updates it knew of.
+    `feed` gets each event, and `exited` a worker's exit: number, exit code, signals it was sent, updates it knew of.
     """
 
     def __init__(

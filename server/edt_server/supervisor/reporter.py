@@ -47,12 +47,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 class Reporter:
     """The connection to the present server.
 
-    Args:
-        orders: has the keys and the path of the address file.
-        identity: the identity of this supervisor.
-        journal: its reports.
-        holding: returns the slots to name in a hello.
-        on_message: called with every message of the server except Welcome, and with an Ack for a Welcome.
+    `holding` returns the slots to name in a hello. `on_message` gets every message of the server except Welcome, and an
+    Ack for a Welcome.
     """
 
     def __init__(

@@ -23,10 +23,7 @@ class _Growth(msgspec.Struct, frozen=True):
 class StreamIndex:
     """Records the sizes of the files whenever `sample` is called.
 
-    Args:
-        index: the file to append to.
-        streams: the folder of the streams. Their names are used as they are.
-        others: further files, by their name in the index.
+    Streams keep their names in the index. `others` are further files, by their names there.
     """
 
     def __init__(self, index: Path, streams: Path, others: dict[str, Path]) -> None:

@@ -193,7 +193,7 @@ async def test_what_is_no_message_does_not_end_it(start, context, tmp_path):
     start("a")
     connection = await connected(context, tmp_path, "a")
     await connection._conversation.socket.send_multipart([b"job", json.dumps({"type": "Nonsense"}).encode()])
-    await connection._socket.send(b"one frame")
+    await connection._conversation.socket.send(b"one frame")
     connection.send("", wire.Ping())
     assert isinstance(await hear(connection, wire.Pong), wire.Pong)
     await connection.close()

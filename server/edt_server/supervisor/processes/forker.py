@@ -37,15 +37,11 @@ _MOST_LOST = 8
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request for a process.
+    """A request for a program, or, without `fork`, for an heir.
 
-    Attributes:
-        fork: what to run, None for an heir.
-        descriptors: for a program stdout, stderr, and what it inherits. For an heir its socket. They are closed when
-            the
-            request is done.
-        on_forked: called with its pid while it waits at the gate, which opens when this returns.
-        on_failed: called with a sentence when there will be no such process.
+    The descriptors are a program's stdout, stderr and what it inherits, or an heir's socket. They are closed when the
+    request is done. `on_forked` gets the pid while the process waits at the gate, which opens when this returns.
+    `on_failed` gets a sentence when there will be no such process.
     """
 
     fork: wire.Fork | None
@@ -63,12 +59,9 @@ class Request:
 class Forker:
     """The zygote of a job, its heir, and the requests to it.
 
-    Args:
-        interpreter, environment: how to start a zygote.
-        streams: folder for `zygote.stderr`, which is written when a zygote could not start.
-        zygote: a zygote that was started before.
-        needed: called when a zygote has died without an heir. True when the job may need processes soon, so that the
-            zygote is replaced at once and not at the next request.
+    `zygote` is one that was started before. When a zygote could not start, its output is written to `zygote.stderr` in
+    the folder `streams`. `needed` is called when a zygote has died without an heir. It returns True when the job may
+    need processes soon, so that the zygote is replaced at once and not at the next request.
     """
 
     def __init__(

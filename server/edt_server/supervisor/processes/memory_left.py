@@ -34,12 +34,7 @@ class Memory:
 
 
 def memory_now(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory | None:
-    """Return the memory of the tightest control group around this process. None where the system does not report it.
-
-    Args:
-        proc: the proc file system.
-        groups: the control groups, of version 1 or 2.
-    """
+    """Return the memory of the tightest control group (version 1 or 2) around this process, None where unknown."""
     try:
         told = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
         total, free = (int(told[name].split()[0]) * _KILO for name in ("MemTotal", "MemAvailable"))

@@ -10,11 +10,7 @@ import socket
 
 
 class RunPorts:
-    """The port of the newest run of a plain job. A new run gets a new port.
-
-    Args:
-        host: the address to bind.
-    """
+    """The port, at this address, of the newest run of a plain job. A new run gets a new port."""
 
     def __init__(self, host: str) -> None:
         self._host = host

@@ -32,11 +32,9 @@ STOPPED_STATES = frozenset({"T", "t"})
 
 
 class Overdue:
-    """Decides which of the processes have had enough time. Pure.
+    """Decides which of the processes have had enough time: `patience` seconds for a running one. Pure.
 
-    Args:
-        patience: seconds for a running process. A stopped process gets 5 s from when that was first seen.
-        now: when the wait starts, in monotonic seconds.
+    A stopped process gets 5 s from when that was first seen. Times are in monotonic seconds.
     """
 
     def __init__(self, patience: float, now: float) -> None:
@@ -56,12 +54,7 @@ class Overdue:
 
 
 class Predecessors:
-    """The lock of a job's attempts.
-
-    Args:
-        path: the lock file, created when missing.
-        patience: seconds that a process of an earlier attempt has to exit by itself.
-    """
+    """The lock of a job's attempts. A process of an earlier attempt has `patience` seconds to exit by itself."""
 
     def __init__(self, path: Path, patience: float) -> None:
         self._path = path
@@ -80,10 +73,7 @@ class Predecessors:
         self._given_up = True
 
     async def gone(self) -> bool:
-        """Wait until no process of an earlier attempt is left, and hold the lock.
-
-        Return False when the wait was given up.
-        """
+        """Wait until no process of an earlier attempt is left, and hold the lock. False when the wait was given up."""
         loop = asyncio.get_running_loop()
         overdue = Overdue(self._patience, loop.time())
         while not self._given_up:

@@ -116,12 +116,9 @@ def agent_environment(job: JobEnvironment, worker: int, slots: Sequence[Slot]) -
 
 
 def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return all variables of a zygote.
+    """Return all variables of a zygote, from the server's (`base`) and the job's own (`env`).
 
-    Args:
-        base: the server's variables.
-        threads: the threads of each slot.
-        env: the job's own variables. Without them, the zygote fits all jobs without `start_time_variables`.
+    Without the job's own, the zygote fits all jobs without `start_time_variables`.
     """
     env = env or {}
     environment = _KEEP_MEMORY | {name: value for name, value in inherited(base).items() if name not in _JOB_ONLY}

@@ -32,18 +32,9 @@ SCRIPT = "edt_sdk.training.script"
 def program_of(
     job: JobEnvironment, key: int, slot: Slot | None, umask: int, *inherit: int, task: Task | None = None
 ) -> Program:
-    """Return the program of the driver, of a worker, or of a process of a plain job, and make the folder of its log.
+    """Return the program of the driver (without a slot), of a worker, or of a plain job's process (with a task).
 
-    Args:
-        job: the settings that its processes share.
-        key: the worker's number, or DRIVER.
-        slot: the worker's, None for the driver.
-        umask: its file mode creation mask.
-        *inherit: descriptors that it holds too.
-        task: for a process of a plain job.
-
-    Raises:
-        OSError: the folder cannot be made.
+    It makes the folder of its log, or raises OSError. The program holds the descriptors `inherit` too.
     """
     paths = job.paths
     log_dir = paths.driver_log_dir(job.host) if slot is None else paths.worker_log_dir(key, job.host)

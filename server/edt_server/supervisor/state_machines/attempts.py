@@ -24,12 +24,7 @@ class DeathCause(Enum):
 
 
 class Attempts:
-    """The retry limit of a job.
-
-    Args:
-        committed: updates of the running training that are known to be committed.
-        ever: whether an earlier training of the job committed any.
-    """
+    """The retry limit of a job. `ever` is true when an earlier training of the job has committed updates."""
 
     def __init__(self, committed: int = 0, *, ever: bool = False) -> None:
         self._driver = 0
@@ -69,10 +64,7 @@ class Attempts:
     def member_ended(self, kind: DeathCause, generation: int, *, final: bool = False) -> int:
         """Count the death of a member. Return the number of attempts when the limit is reached, else 0.
 
-        Args:
-            kind: the cause of its death.
-            generation: its generation. Several deaths in one generation count once, because one caused the others.
-            final: a retry is useless.
+        `final` means that a retry is useless.
         """
         # Several deaths in one generation have one cause.
         if self._counted[kind] != generation:
@@ -83,11 +75,7 @@ class Attempts:
     def outsider_ended(self, kind: DeathCause, slot: int, *, alone: bool, final: bool = False) -> int:
         """Count the exit of a worker that was in no generation yet. Return the same as `member_ended`.
 
-        Args:
-            kind: the cause of its exit.
-            slot: its slot.
-            alone: no worker trains: then the same limit holds as for members.
-            final: a retry is useless.
+        `alone` means that no worker trains: then the same limit holds as for members.
         """
         ends = self._in_slot.setdefault(slot, dict.fromkeys(DeathCause, 0))
         ends[kind] += 1

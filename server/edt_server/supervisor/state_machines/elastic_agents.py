@@ -148,13 +148,8 @@ class AgentRound:
 class ElasticAgents(Machine):
     """The state machine of a torchrun job.
 
-    Args:
-        main: what runs, for the message of its end.
-        interpreter: named in the message when no agent can start.
-        unit: slots of an agent, and processes.
-        max_restarts: crashes after which the script is started again.
-        shutdown_timeout: seconds that a process has after SIGTERM.
-        history: what an earlier attempt has done. Its crashes do not count.
+    `main` is what runs, for the message of its end. An agent has `unit` slots and processes. A process has
+    `shutdown_timeout` seconds after SIGTERM. Crashes of an earlier attempt do not count.
     """
 
     def __init__(

@@ -34,12 +34,7 @@ class Fatal:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a job has done by now.
-
-    Attributes:
-        running: number of the training under way, None between trainings.
-        trainings, updates: numbers of the finished trainings and of their updates.
-    """
+    """What a job has done: its finished trainings and their updates, and the number of the training under way."""
 
     interpreter: str
     running: int | None

@@ -19,11 +19,7 @@ from edt_server.supervisor.state_machines.slot_ledger import SlotLedger
 
 
 class Machine(ABC):
-    """A state machine: events in, instructions out. Each attempt of a job has its own machine.
-
-    Args:
-        past: what earlier attempts have done.
-    """
+    """A state machine: events in, instructions out. Each attempt of a job has its own machine."""
 
     def __init__(self, past: History) -> None:
         self._reports = past.reports

@@ -51,13 +51,7 @@ TRAINED_GRACE = 30.0
 
 
 class JobMembership(Machine):
-    """The state machine of a job with elastic workers.
-
-    Args:
-        interpreter: named in the message when the driver cannot start.
-        history: what an earlier attempt has done.
-        standbys: the most standby workers.
-    """
+    """The state machine of a job with elastic workers, and with so many standby workers at most."""
 
     def __init__(self, *, interpreter: str, history: History | None = None, standbys: int = 0) -> None:
         past = History() if history is None else history

@@ -59,12 +59,7 @@ class PlainRun:
 
 
 class Plain(Machine):
-    """The state machine of a plain job.
-
-    Args:
-        spec: its framework, and how many slots it needs.
-        history: what an earlier attempt has done. Only its numbers matter.
-    """
+    """The state machine of a plain job. Only the numbers of an earlier attempt matter."""
 
     def __init__(self, spec: JobSpec, history: History | None = None) -> None:
         past = History() if history is None else history
@@ -219,13 +214,7 @@ class Plain(Machine):
 
 
 def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple[Slot, ...]]:
-    """Return the slots of each process, by rank.
-
-    Args:
-        framework: PYTORCH or DIST.
-        slots: all slots of the job. For DIST a multiple of `unit`.
-        unit: slots of each process of DIST.
-    """
+    """Return the slots of each process of a PYTORCH or DIST job, by rank. With DIST a process has `unit` slots."""
     by_host = [tuple(those) for _, those in groupby(sorted(slots, key=_place), key=lambda slot: slot.host)]
     if framework is Framework.PYTORCH:
         return [tuple(slot for those in sorted(by_host, key=len, reverse=True) for slot in those)]

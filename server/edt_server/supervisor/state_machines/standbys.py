@@ -25,13 +25,9 @@ _NEARNESS = (WorkerPhase.READY, WorkerPhase.PREPARING, WorkerPhase.IDLE, WorkerP
 
 
 class Standbys:
-    """The standbys of a job.
+    """The standbys of a job, at most so many at a time.
 
-    Args:
-        most: the most standbys at a time, 0 for none.
-
-    Attributes:
-        workers: by number, until their processes have exited or they have slots.
+    `workers` has them by number, until their processes have exited or they have slots.
     """
 
     def __init__(self, most: int) -> None:
@@ -41,13 +37,7 @@ class Standbys:
         self._lost = 0
 
     def wanted(self, training: TrainingRun | None, granted: tuple[Slot, ...], asked: int) -> int:
-        """Return how many standbys there should be.
-
-        Args:
-            training: the running training.
-            granted: slots of the job.
-            asked: the slots it would have if all were free.
-        """
+        """Return how many standbys there should be. The job would have `asked` slots if all were free."""
         if training is None or training.updates is not None or not training.members or not granted:
             return 0
         # A standby must not touch a GPU before it knows which one is its own, and without that it is not prepared.

@@ -83,14 +83,7 @@ class Worker(LinkedProcess):
 
 
 class WorkerGroup:
-    """The workers of a job.
-
-    Args:
-        first: the first worker's number. A number is never used again.
-
-    Attributes:
-        workers: by number, in the order of their start.
-    """
+    """The workers of a job, by number, in the order of their start. A number is never used again."""
 
     def __init__(self, first: int = 0) -> None:
         self.workers: dict[int, Worker] = {}
