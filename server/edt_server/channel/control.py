@@ -22,18 +22,7 @@ import zmq.asyncio
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress
-from edt_sdk.schemas.wire.control import (
-    Ack,
-    Numbered,
-    ProgressReport,
-    Refused,
-    ServerAddress,
-    SupervisorHello,
-    ToSupervisor,
-    Welcome,
-    decode_to_server,
-    encode,
-)
+from edt_sdk.schemas.wire import control as wire
 from edt_server.messaging import Gatekeeper, key_pair, listen, send_now
 from edt_server.store import StoreUnavailable
 from edt_server.system.private_files import make_private_dir, write_private
@@ -62,8 +51,8 @@ class ControlServer:
         control_dir: Path,
         *,
         interface: str = "127.0.0.1",
-        on_hello: Callable[[str, SupervisorHello], Awaitable[Welcome | Refused]],
-        on_report: Callable[[str, Numbered], Awaitable[None]],
+        on_hello: Callable[[str, wire.SupervisorHello], Awaitable[wire.Welcome | wire.Refused]],
+        on_report: Callable[[str, wire.Numbered], Awaitable[None]],
         on_progress: Callable[[str, JobProgress], None],
         on_connected: Callable[[str], Awaitable[None]],
     ) -> None:
@@ -79,7 +68,7 @@ class ControlServer:
         self._task: asyncio.Task[None] | None = None
         self._peers: dict[str, bytes] = {}
         self._answering: str | None = None
-        self._withheld: list[ToSupervisor] = []
+        self._withheld: list[wire.ToSupervisor] = []
         self._failed: dict[str, int] = {}
 
     @property
@@ -102,7 +91,7 @@ class ControlServer:
             ) from wrong
         # An unreachable supervisor is an error of `send`, not a message silently dropped.
         socket.router_mandatory = True
-        write_private(self.control_file, encode(ServerAddress(endpoint=endpoint, public_key=pair.public)))
+        write_private(self.control_file, wire.encode(wire.ServerAddress(endpoint=endpoint, public_key=pair.public)))
         self._socket = socket
         self._task = asyncio.create_task(self._serve(socket), name="edt control channel")
 
@@ -129,7 +118,7 @@ class ControlServer:
         self._peers.pop(job_id, None)
         self._failed.pop(job_id, None)
 
-    def send(self, job_id: str, message: ToSupervisor) -> bool:
+    def send(self, job_id: str, message: wire.ToSupervisor) -> bool:
         """Send to the job's supervisor. False when it is not connected now (see `on_connected`)."""
         # Withheld until the Ack is sent: a supervisor takes every Allocation after an Ack as one that knows the report
         # (docs/decisions/003).
@@ -138,11 +127,11 @@ class ControlServer:
             return True
         return self._send(job_id, message)
 
-    def _send(self, job_id: str, message: ToSupervisor) -> bool:
+    def _send(self, job_id: str, message: wire.ToSupervisor) -> bool:
         peer = self._peers.get(job_id)
         if peer is None or self._socket is None:
             return False
-        if send_now(self._socket, peer, encode(message)) is not None:
+        if send_now(self._socket, peer, wire.encode(message)) is not None:
             del self._peers[job_id]
             return False
         return True
@@ -165,24 +154,24 @@ class ControlServer:
             log.warning("message of a forgotten job dropped, job=%s", job_id)
             return
         try:
-            message = decode_to_server(data)
+            message = wire.decode_to_server(data)
         except msgspec.MsgspecError as wrong:
             log.warning("message that is none dropped, job=%s: %s", job_id, type(wrong).__name__)
             return
         # After a reconnect, messages of the old connection may still be in the queue, even reports that were repeated
         # since.
-        if not isinstance(message, SupervisorHello) and self._peers.get(job_id) != peer:
+        if not isinstance(message, wire.SupervisorHello) and self._peers.get(job_id) != peer:
             log.warning("message before a hello, or of a replaced connection, dropped, job=%s", job_id)
             return
         self._answering = job_id
         # An error with one supervisor must not end the loop that serves all of them.
         try:
             match message:
-                case SupervisorHello():
+                case wire.SupervisorHello():
                     await self._hello(job_id, peer, message)
-                case Numbered():
+                case wire.Numbered():
                     await self._report(job_id, message)
-                case ProgressReport(progress=progress):
+                case wire.ProgressReport(progress=progress):
                     self._on_progress(job_id, progress)
         except StoreUnavailable:
             # The ledger's writer logs the store's trouble once, and supervisors repeat unacknowledged reports.
@@ -195,12 +184,12 @@ class ControlServer:
             for each in withheld:
                 self._send(job_id, each)
 
-    async def _hello(self, job_id: str, peer: bytes, hello: SupervisorHello) -> None:
+    async def _hello(self, job_id: str, peer: bytes, hello: wire.SupervisorHello) -> None:
         answer = await self._on_hello(job_id, hello)
-        if isinstance(answer, Refused):
+        if isinstance(answer, wire.Refused):
             log.warning("supervisor refused, job=%s: %s", job_id, answer.why)
             if self._socket is not None:
-                send_now(self._socket, peer, encode(answer))
+                send_now(self._socket, peer, wire.encode(answer))
             self._withheld.clear()
             return
         self._peers[job_id] = peer
@@ -208,7 +197,7 @@ class ControlServer:
         self._send(job_id, answer)
         await self._on_connected(job_id)
 
-    async def _report(self, job_id: str, report: Numbered) -> None:
+    async def _report(self, job_id: str, report: wire.Numbered) -> None:
         failed = self._failed.get(job_id)
         if failed is not None and report.number > failed:
             # An Ack covers all numbers below its own: nothing may overtake the report that could not be committed.
@@ -220,7 +209,7 @@ class ControlServer:
             raise
         if failed == report.number:
             del self._failed[job_id]
-        self._send(job_id, Ack(number=report.number))
+        self._send(job_id, wire.Ack(number=report.number))
 
 
 def _server_keys(path: Path) -> _KeyPair:

@@ -18,21 +18,7 @@ import zmq
 import zmq.asyncio
 
 from edt_sdk.schemas.job import JobProgress
-from edt_sdk.schemas.wire.control import (
-    PROTOCOL,
-    Ack,
-    Launch,
-    Numbered,
-    ProcessIdentity,
-    ProgressReport,
-    Report,
-    ServerAddress,
-    SupervisorHello,
-    ToSupervisor,
-    Welcome,
-    decode_to_supervisor,
-    encode,
-)
+from edt_sdk.schemas.wire import control
 from edt_server.messaging import Conversation, PeerLost, read_struct, send_now
 from edt_server.supervisor.journal import Journal
 
@@ -53,12 +39,12 @@ class Reporter:
 
     def __init__(
         self,
-        orders: Launch,
-        identity: ProcessIdentity,
+        orders: control.Launch,
+        identity: control.ProcessIdentity,
         journal: Journal,
         *,
         holding: Callable[[], tuple[int, ...]],
-        on_message: Callable[[ToSupervisor], None],
+        on_message: Callable[[control.ToSupervisor], None],
     ) -> None:
         self._orders = orders
         self._identity = identity
@@ -72,13 +58,13 @@ class Reporter:
         self._progress_sent = float("-inf")
         self._delivered = asyncio.Condition()
 
-    def report(self, number: int, report: Report) -> None:
+    def report(self, number: int, report: control.Report) -> None:
         """Write a report to the journal and send it when a server is connected."""
         self._flush_progress()
-        numbered = Numbered(number=number, time=time.time(), report=report)
+        numbered = control.Numbered(number=number, time=time.time(), report=report)
         # In the journal first: a server may act on a report although this process dies at this moment (decision 003).
         self._journal.append(numbered)
-        self._send(encode(numbered))
+        self._send(control.encode(numbered))
 
     def progress(self, progress: JobProgress) -> None:
         """Send progress soon. Earlier progress that was not sent yet is dropped."""
@@ -99,7 +85,7 @@ class Reporter:
         try:
             while True:
                 # Read each time: after a restart or a takeover another server has written another address.
-                address = read_struct(Path(self._orders.control_file), ServerAddress)
+                address = read_struct(Path(self._orders.control_file), control.ServerAddress)
                 if address is not None and await self._converse(address):
                     pause = _FIRST_PAUSE
                 await asyncio.sleep(pause)
@@ -107,7 +93,7 @@ class Reporter:
         finally:
             self._context.destroy(linger=0)
 
-    async def _converse(self, address: ServerAddress) -> bool:
+    async def _converse(self, address: control.ServerAddress) -> bool:
         """Run a connection from hello to loss. Return True when the server answered."""
         greeted = asyncio.Event()
         try:
@@ -145,23 +131,23 @@ class Reporter:
         return greeted.is_set()
 
     async def _talk(self, conversation: Conversation, greeted: asyncio.Event) -> None:
-        hello = SupervisorHello(
-            protocol=PROTOCOL,
+        hello = control.SupervisorHello(
+            protocol=control.PROTOCOL,
             attempt=self._orders.attempt,
             identity=self._identity,
             holding=self._holding(),
             last_report=self._journal.last,
         )
-        await conversation.socket.send(encode(hello))
+        await conversation.socket.send(control.encode(hello))
         while True:
             # Without a timeout: one that expires while a message arrives would lose the message.
             frames = await conversation.receive()
             try:
-                message = decode_to_supervisor(frames[0])
+                message = control.decode_to_supervisor(frames[0])
             except msgspec.MsgspecError as wrong:
                 log.warning("message of the server that is none: %s", type(wrong).__name__)
                 continue
-            if isinstance(message, Welcome):
+            if isinstance(message, control.Welcome):
                 log.info("connected to the server, reports up to %d are committed", message.acknowledged)
                 greeted.set()
                 self._socket = conversation.socket
@@ -172,12 +158,12 @@ class Reporter:
                 self._progress_due = self._progress is not None
                 self._flush_progress()
                 continue
-            if isinstance(message, Ack):
+            if isinstance(message, control.Ack):
                 await self._acknowledged(message.number)
             else:
                 self._on_message(message)
 
-    async def _insist(self, greeted: asyncio.Event, address: ServerAddress) -> None:
+    async def _insist(self, greeted: asyncio.Event, address: control.ServerAddress) -> None:
         """Drop a server that does not answer a hello, and retry reports that a connected server leaves unacknowledged.
 
         Drop also a server that was replaced by another: it may be stopped, and keep the connection open.
@@ -190,7 +176,7 @@ class Reporter:
         oldest = 0
         while True:
             await asyncio.sleep(REPEAT_AFTER)
-            if read_struct(Path(self._orders.control_file), ServerAddress) not in (None, address):
+            if read_struct(Path(self._orders.control_file), control.ServerAddress) not in (None, address):
                 return
             unanswered = self._journal.open_reports()
             # Retry only when the oldest report is still unanswered after a whole interval: it may just be on its way.
@@ -200,17 +186,17 @@ class Reporter:
 
     async def _acknowledged(self, number: int) -> None:
         self._journal.acknowledge(number)
-        self._on_message(Ack(number=self._journal.acknowledged))
+        self._on_message(control.Ack(number=self._journal.acknowledged))
         async with self._delivered:
             self._delivered.notify_all()
 
     def _repeat(self) -> None:
         for report in self._journal.open_reports():
-            self._send(encode(report))
+            self._send(control.encode(report))
 
     def _flush_progress(self) -> None:
         if self._progress is not None and self._progress_due and self._socket is not None:
-            self._send(encode(ProgressReport(progress=self._progress)))
+            self._send(control.encode(control.ProgressReport(progress=self._progress)))
             self._progress_due = False
             self._progress_sent = asyncio.get_running_loop().time()
 

@@ -13,24 +13,15 @@ A death costs the job one of its `attempts`. `generation` chooses the next membe
 
 from __future__ import annotations
 
-from edt_sdk.schemas.job import JobState
+import msgspec
+
+from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.state_machines import events, wording
+from edt_server.supervisor.state_machines import events, exits, wording
 from edt_server.supervisor.state_machines.attempts import Attempts, DeathCause
 from edt_server.supervisor.state_machines.ending import EXIT_GRACE, FAILED_GRACE
 from edt_server.supervisor.state_machines.events import DRIVER
-from edt_server.supervisor.state_machines.exits import (
-    Fatal,
-    Past,
-    could_not_start,
-    end_kind,
-    judge,
-    judge_driver,
-    name_of,
-    not_started,
-    worker_cause,
-)
 from edt_server.supervisor.state_machines.generation import TrainingRun
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.machine import Machine
@@ -42,7 +33,6 @@ from edt_server.supervisor.state_machines.worker_group import (
     Worker,
     WorkerGroup,
     WorkerPhase,
-    progress_of,
 )
 
 LINK_LOST_GRACE = 5.0
@@ -151,7 +141,7 @@ class JobMembership(Machine):
             return
         worker = self._workers.pop(process)
         if worker.phase is not WorkerPhase.ENDING and self._ending is None:
-            self._count(worker, not_started(worker, why, training=self._training, attempts=self._attempts))
+            self._count(worker, exits.not_started(worker, why, training=self._training, attempts=self._attempts))
         if worker.revoked and self._ending is None:
             self._release(worker.slot.id)
 
@@ -215,7 +205,7 @@ class JobMembership(Machine):
                 self._end(worker.number, LEFT_GRACE)
             case link.Progress(update=update) if training is not None and message.training == training.number:
                 self._attempts.progress(update)
-                self._out.append(events.Publish(progress_of(message)))
+                self._out.append(events.Publish(msgspec.convert(message, JobProgress, from_attributes=True)))
             case link.Trained() if training is not None and message.training == training.number:
                 self._trained(training, message)
             case link.Failed():
@@ -280,8 +270,8 @@ class JobMembership(Machine):
 
     def _driver_exited(self, event: events.Exited) -> None:
         running = None if self._training is None else self._training.number
-        past = Past(self._interpreter, running, len(self._done), sum(self._done))
-        what = judge_driver(self._driver, event, past, self._attempts, wanted=self._ending is None)
+        past = exits.Past(self._interpreter, running, len(self._done), sum(self._done))
+        what = exits.judge_driver(self._driver, event, past, self._attempts, wanted=self._ending is None)
         if isinstance(what, control.DriverLost):
             self._send(what)
             self._driver = Driver()  # `_fill_slots` starts it again
@@ -293,14 +283,14 @@ class JobMembership(Machine):
         training = self._training
         self._exits[worker.slot.id] = (worker.number, event.code)
         if self._ending is not None:
-            cause = worker_cause(worker, name_of(worker, training), event) if event.code != 0 else None
+            cause = exits.worker_cause(worker, exits.name_of(worker, training), event) if event.code != 0 else None
             if cause is not None:
                 self._ending.blame(cause.message, silent=cause.silent)
             return
         if not self._may_end(worker) and worker.phase is not WorkerPhase.LEAVING:
             self._worker_died(worker, event, training)
         elif event.code != 0 and worker.phase is not WorkerPhase.ENDING:
-            who = name_of(worker, training)
+            who = exits.name_of(worker, training)
             self._note(f"{who} {wording.how_it_ended(event.code)} when it was no longer needed")
         if training is not None:
             training.gone(worker.number, left=worker.left)
@@ -315,13 +305,13 @@ class JobMembership(Machine):
     def _worker_died(self, worker: Worker, event: events.Exited, training: TrainingRun | None) -> None:
         """Count the death, so that the slot is filled again and the others continue, unless the limit is reached."""
         trained = bool(self._done) or (training is not None and training.generation > 0)
-        if worker.hello is None and not trained and end_kind(worker, event) is DeathCause.OWN:
-            self._count(worker, could_not_start(worker, event, interpreter=self._interpreter))
+        if worker.hello is None and not trained and exits.end_kind(worker, event) is DeathCause.OWN:
+            self._count(worker, exits.could_not_start(worker, event, interpreter=self._interpreter))
         else:
-            self._count(worker, judge(worker, event, training=training, attempts=self._attempts))
+            self._count(worker, exits.judge(worker, event, training=training, attempts=self._attempts))
 
-    def _count(self, worker: Worker, what: control.WorkerLost | Fatal) -> None:
-        if isinstance(what, Fatal):
+    def _count(self, worker: Worker, what: control.WorkerLost | exits.Fatal) -> None:
+        if isinstance(what, exits.Fatal):
             self._begin_end(what.state, what.message, silent=what.silent)
             return
         self._send(what)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 
-import msgspec
-
-from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire import link
 from edt_sdk.schemas.wire.control import Slot
 
@@ -154,8 +151,3 @@ class Driver:
     def runs(self) -> bool:
         """True from its start to its exit."""
         return self.phase in (DriverPhase.STARTED, DriverPhase.TALKING)
-
-
-def progress_of(message: link.Progress) -> JobProgress:
-    """Return rank 0's message as the server shows it."""
-    return msgspec.convert(message, JobProgress, from_attributes=True)
