@@ -57,6 +57,8 @@ class ControlServer:
         on_connected: Callable[[str], Awaitable[None]],
     ) -> None:
         self._dir = control_dir
+        self.control_file = control_dir / ADDRESS_FILE
+        """The file in which supervisors read the endpoint and the server's public key."""
         self._interface = interface
         self._on_hello = on_hello
         self._on_report = on_report
@@ -70,11 +72,6 @@ class ControlServer:
         self._answering: str | None = None
         self._withheld: list[wire.ToSupervisor] = []
         self._failed: dict[str, int] = {}
-
-    @property
-    def control_file(self) -> Path:
-        """Return the file in which supervisors read the endpoint and the server's public key."""
-        return self._dir / ADDRESS_FILE
 
     async def start(self) -> None:
         """Listen, and write the address file. EdtError when the interface cannot be bound."""

@@ -5,9 +5,9 @@ They count like reports that arrived. The job has lost its supervisor only if it
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -37,7 +37,9 @@ class FinalReports:
 
 def read_final_reports(paths: JobPaths) -> FinalReports:
     """Read what the dead supervisor left in the job's folder."""
-    said = _last_lines(paths.supervisor_log)
+    said = ""
+    with contextlib.suppress(FileNotFoundError):
+        said = "\n".join(paths.supervisor_log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
     try:
         return FinalReports(tuple(read_journal(paths.journal)), "", said)
     except msgspec.MsgspecError as wrong:
@@ -66,10 +68,3 @@ def finalize(
     elif not change.row(job).state.final:
         recovery.supervisor_lost(change, job, left.said, stopping=stopping, progress=progress)
     return change.row(job).state.final
-
-
-def _last_lines(path: Path) -> str:
-    try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_LINES:])
-    except FileNotFoundError:
-        return ""

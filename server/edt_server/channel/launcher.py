@@ -72,7 +72,11 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
         if spare is not None:
             spare.end()
         raise
-    process = spare.process if spare is not None and spare.hand_over(paths.launch_file) else _start(paths)
+    if spare is not None and spare.hand_over(paths.launch_file):
+        process = spare.process
+    else:
+        arguments = [str(paths.launch_file)]
+        process = start_detached("edt_server.supervisor", arguments, folder=paths.job_dir, log=paths.supervisor_log)
     identity = identify(process.pid)
     _children[identity] = process
     # A supervisor that ends must be reaped, or it stays a zombie for as long as this server lives.
@@ -82,29 +86,18 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
 
 def write_orders(orders: Launch) -> JobPaths:
     """Write the orders and make their folders. Unprocessable when the interpreter is not there."""
-    check_interpreter(orders.interpreter, orders.job_id)
+    if not (os.path.isfile(orders.interpreter) and os.access(orders.interpreter, os.X_OK)):
+        raise Unprocessable(
+            f"The job's Python {orders.interpreter} does not exist or cannot be run.",
+            hint="Submit from a kernel whose environment still exists, or give another interpreter.",
+            job=orders.job_id,
+            field="python",
+        )
     paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
     make_private_dir(paths.job_dir)
     make_private_dir(Path(orders.runtime_dir))
     write_private(paths.launch_file, encode(orders))
     return paths
-
-
-def _start(paths: JobPaths) -> subprocess.Popen[bytes]:
-    return start_detached(
-        "edt_server.supervisor", [str(paths.launch_file)], folder=paths.job_dir, log=paths.supervisor_log
-    )
-
-
-def check_interpreter(interpreter: str, job_id: str) -> None:
-    """Raise Unprocessable when the path is not an executable file."""
-    if not (os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)):
-        raise Unprocessable(
-            f"The job's Python {interpreter} does not exist or cannot be run.",
-            hint="Submit from a kernel whose environment still exists, or give another interpreter.",
-            job=job_id,
-            field="python",
-        )
 
 
 async def wait_gone(identity: ProcessIdentity) -> None:

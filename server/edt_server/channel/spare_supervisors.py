@@ -100,15 +100,11 @@ class SpareSupervisors:
         self._count = count
         self._folder = folder
         self._kind = SpareKind(interpreter, threads)
-        self._spares: list[Spare] = []
+        self.spares: list[Spare] = []
+        """The spares that wait now."""
         self._filling: asyncio.Task[None] | None = None
         self._awake = False
         self._stopped = False
-
-    @property
-    def spares(self) -> tuple[Spare, ...]:
-        """Return the spares that wait now."""
-        return tuple(self._spares)
 
     def wake(self) -> None:
         """Start the first spares, unless they were started before. For the event loop."""
@@ -126,9 +122,9 @@ class SpareSupervisors:
             log.info("job %s starts cold because its env sets %s", orders.job_id, ", ".join(names))
             return None
         self._kind, self._awake = kind, True
-        found = next((spare for spare in self._spares if spare.fits(kind)), None)
+        found = next((spare for spare in self.spares if spare.fits(kind)), None)
         if found is not None:
-            self._spares.remove(found)
+            self.spares.remove(found)
         else:
             log.info("job %s starts cold: no spare supervisor fits it", orders.job_id)
         self._fill_in(REFILL_DELAY)
@@ -140,7 +136,7 @@ class SpareSupervisors:
         if self._filling is not None:
             self._filling.cancel()
             await asyncio.wait({self._filling})
-        spares, self._spares = self._spares, []
+        spares, self.spares = self.spares, []
         await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in spares))
 
     def _fill_in(self, seconds: float) -> None:
@@ -149,14 +145,14 @@ class SpareSupervisors:
 
     async def _fill(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        kept = [spare for spare in self._spares if spare.fits(self._kind)]
-        outdated = [spare for spare in self._spares if spare not in kept]
-        self._spares = kept
+        kept = [spare for spare in self.spares if spare.fits(self._kind)]
+        outdated = [spare for spare in self.spares if spare not in kept]
+        self.spares = kept
         await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in outdated))
-        while len(self._spares) < self._count:
+        while len(self.spares) < self._count:
             try:
                 # In this thread and without an await, so that a cancelled task never leaves a spare that is not listed.
-                self._spares.append(start_spare(self._kind, self._folder))
+                self.spares.append(start_spare(self._kind, self._folder))
             except OSError as wrong:
                 log.warning("no spare supervisor: %s", wrong)
                 return

@@ -45,8 +45,8 @@ from edt_server.supervisor.state_machines.history import History, history_of
 from edt_server.supervisor.state_machines.membership import JobMembership
 from edt_server.supervisor.state_machines.plain import Plain
 from edt_server.supervisor.state_machines.standbys import NOWHERE
-from edt_server.supervisor.state_machines.tails import stream_tail
 from edt_server.supervisor.state_machines.watchdog import Watchdog
+from edt_server.supervisor.state_machines.wording import stream_tail
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.system.presence import FILE as PRESENCE
 from edt_server.system.presence import announce

@@ -31,7 +31,7 @@ from edt_server.supervisor.state_machines.events import (
 )
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.plain import MOST_LOSSES, Plain, places
-from edt_server.supervisor.state_machines.tails import LastLines
+from edt_server.supervisor.state_machines.wording import LastLines
 
 
 def slots(*numbers: int, host: str = "a") -> tuple[Slot, ...]:

@@ -102,7 +102,8 @@ class Children:
 
         def forked(pid: int) -> None:
             wanted = self._wanted.pop(key)
-            self._adopt(key, pid)
+            child = self._children[key] = _Child(pid, os.pidfd_open(pid))
+            asyncio.get_running_loop().add_reader(child.descriptor, self._ended, key, child)
             on_started(pid)
             if wanted.deadline is not None:
                 self.end(key, max(0.0, wanted.deadline - asyncio.get_running_loop().time()))
@@ -126,10 +127,6 @@ class Children:
         request = Request(fork, descriptors, forked, failed)
         self._wanted[key] = _Wanted(request)
         self._forker.fork(request)
-
-    def _adopt(self, key: int, pid: int) -> None:
-        child = self._children[key] = _Child(pid, os.pidfd_open(pid))
-        asyncio.get_running_loop().add_reader(child.descriptor, self._ended, key, child)
 
     def end(self, key: int, patience: float) -> None:
         """Send SIGTERM after `patience` seconds, and SIGKILL to its whole group 3 s later. An earlier deadline stays.

@@ -39,8 +39,12 @@ class Zygote:
 
     def heir(self, pid: int, connection: socket.socket) -> Zygote:
         """Return the zygote that this zygote has forked as its heir. It has imported the same modules."""
+
+        def reap() -> int:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
         # A copy of the descriptor, because `forget` of the dead zygote closes its own.
-        return Zygote(pid, connection, os.dup(self._said), lambda: _wait(pid), self.ready)
+        return Zygote(pid, connection, os.dup(self._said), reap, self.ready)
 
     def hear(self) -> wire.Answer | None:
         """Return the next answer, None when there is none now. Sets `ready`, and `silent` when no more can come."""
@@ -119,7 +123,3 @@ class ZygoteProcess(Zygote):
         finally:
             theirs.close()
         super().__init__(process.pid, ours, said, process.wait)
-
-
-def _wait(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -33,16 +33,12 @@ class Attempts:
 
     def begin(self, committed: int = 0) -> None:
         """Start a training, or resume one where `committed` updates are known to be committed."""
-        self._committed = committed
+        self.committed = committed
+        """The highest number of committed updates of this training that was reported."""
         self._ever |= committed > 0
         self._since = dict.fromkeys(DeathCause, 0)
         self._counted: dict[DeathCause, int | None] = dict.fromkeys(DeathCause)
         self._in_slot: dict[int, dict[DeathCause, int]] = {}
-
-    @property
-    def committed(self) -> int:
-        """The highest number of committed updates of this training that was reported."""
-        return self._committed
 
     @property
     def given_up(self) -> frozenset[int]:
@@ -51,8 +47,8 @@ class Attempts:
 
     def progress(self, update: int) -> None:
         """Record that `update` updates are committed."""
-        if update > self._committed:
-            self._committed = update
+        if update > self.committed:
+            self.committed = update
             self._ever = True
             self._since = dict.fromkeys(DeathCause, 0)
             self._driver = 0

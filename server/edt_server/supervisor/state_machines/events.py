@@ -13,7 +13,7 @@ from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire.control import Report, Slot
 from edt_sdk.schemas.wire.link import Downward, Upward
 from edt_sdk.schemas.wire.task import Task
-from edt_server.supervisor.state_machines.tails import LastLines
+from edt_server.supervisor.state_machines.wording import LastLines
 
 DRIVER: Final = -1
 

@@ -60,7 +60,8 @@ def could_not_start(worker: Worker, event: Exited, *, interpreter: str) -> Fatal
 def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, *, wanted: bool) -> DriverLost | Fatal:
     """Judge the driver's exit. Its script runs again if it was killed from outside and is still `wanted`."""
     times = 1
-    if wanted and driver_was_killed(driver, event):
+    # Killed from outside: its script neither failed nor finished.
+    if wanted and event.code < 0 and not event.signals and driver.failed is None:
         times = attempts.driver_ended()
         if not times:
             why = wording.failure("The main script", wording.how_it_ended(event.code), None)
@@ -102,11 +103,6 @@ def _replaced(worker: Worker, code: int, why: str, attempts: Attempts) -> Worker
         update=attempts.committed,
         why=why,
     )
-
-
-def driver_was_killed(driver: Driver, event: Exited) -> bool:
-    """Return whether the driver was killed from outside: its script neither failed nor finished."""
-    return event.code < 0 and not event.signals and driver.failed is None
 
 
 def driver_verdict(driver: Driver, event: Exited, past: Past, times: int = 1) -> tuple[JobState, str]:

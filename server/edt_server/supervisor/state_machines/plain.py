@@ -32,7 +32,6 @@ _TAKEN = "It was suspended, or one of its slots is gone."
 class Process:
     """One process of a run, from the instruction to start it until its exit."""
 
-    worker: int
     task: Task
     pid: int | None = None
     lost: str = ""
@@ -129,7 +128,7 @@ class Plain(Machine):
         if run is None or process is None:
             return
         for slot in process.task.slots:
-            self._exits[slot.id] = (process.worker, event.code)
+            self._exits[slot.id] = (event.process, event.code)
         by_itself = event.by_itself and not process.lost
         if self._ending is not None:
             if by_itself and event.code != 0 and self._ending.state is JobState.FAILED:
@@ -183,7 +182,7 @@ class Plain(Machine):
         for rank, slots in enumerate(found):
             worker, self._workers = self._workers, self._workers + 1
             task = Task(run=run.number, rank=rank, world=len(found), slots=slots)
-            run.processes[worker] = Process(worker, task)
+            run.processes[worker] = Process(task)
             self._first_slot[worker] = slots[0].id
             self._out.append(StartTask(worker, task))
 
@@ -215,7 +214,8 @@ class Plain(Machine):
 
 def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple[Slot, ...]]:
     """Return the slots of each process of a PYTORCH or DIST job, by rank. With DIST a process has `unit` slots."""
-    by_host = [tuple(those) for _, those in groupby(sorted(slots, key=_place), key=lambda slot: slot.host)]
+    ordered = sorted(slots, key=lambda slot: (slot.host, slot.id))
+    by_host = [tuple(those) for _, those in groupby(ordered, key=lambda slot: slot.host)]
     if framework is Framework.PYTORCH:
         return [tuple(slot for those in sorted(by_host, key=len, reverse=True) for slot in those)]
     whole: list[tuple[Slot, ...]] = []
@@ -225,7 +225,3 @@ def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple
         whole += [those[at : at + unit] for at in range(0, full, unit)]
         rest += those[full:]
     return whole + [tuple(rest[at : at + unit]) for at in range(0, len(rest), unit)]
-
-
-def _place(slot: Slot) -> tuple[str, int]:
-    return slot.host, slot.id
