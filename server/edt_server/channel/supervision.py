@@ -330,16 +330,14 @@ class Supervision:
         # Before the change that may launch the next attempt: what is admitted after it must not be forgotten here.
         self._control.forget(job)
         self._unheard.pop(job, None)
-        if row is None or await self._close(row):
-            await self._over(job)
-
-    async def _close(self, row: JobRow) -> bool:
-        """Take the last reports of the dead supervisor. Return True when the job is over."""
-        job = row.id
-        left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
-        return await self._change_until_committed(
-            lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
-        )
+        if row is not None:
+            left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
+            over = await self._change_until_committed(
+                lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
+            )
+            if not over:
+                return
+        await self._over(job)
 
     async def _over(self, job: str) -> None:
         """Drop what is kept for a job of which no process runs or will run."""

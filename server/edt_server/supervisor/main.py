@@ -20,14 +20,13 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.torchrun import TorchrunOptions
-from edt_sdk.schemas.wire import pulse
 from edt_sdk.schemas.wire.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.processes.children import Children
 from edt_server.supervisor.processes.forker import Forker
-from edt_server.supervisor.processes.liveness import observe, pulse_file
+from edt_server.supervisor.processes.liveness import newest_updates, observe, pulse_file
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.processes.memory_left import memory_is_scarce, room_for_another
 from edt_server.supervisor.processes.ports import RunPorts
@@ -129,7 +128,8 @@ class Supervisor:
         """Supervise until the job is over and reported."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
+            stop = events.Stop(f"The job's supervisor was told to end ({number.name}).")
+            loop.add_signal_handler(number, self._feed, stop)
         tasks = [
             asyncio.create_task(self._report(), name="reporter"),
             asyncio.create_task(self._sample(), name="sampler"),
@@ -253,9 +253,6 @@ class Supervisor:
             self._refused.set()
             self._feed(events.Refuse(why))
 
-    def _on_signal(self, number: signal.Signals) -> None:
-        self._feed(events.Stop(f"The job's supervisor was told to end ({number.name})."))
-
     async def _before_reap(self, key: int) -> None:
         # The last messages before the exit: a worker that failed has sent why, and Exited must come after it.
         await self._link.drained(key)
@@ -269,7 +266,7 @@ class Supervisor:
         words = stream_tail(self._paths.streams_dir, stream_name(key))
         self._link.forget(key)
         self._standbys.ended(key)
-        updates = self._updates_now()
+        updates = newest_updates(self._machine.processes, self._runtime_dir)
         pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
         self._feed(events.Exited(key, code, signals, words, updates))
 
@@ -278,11 +275,6 @@ class Supervisor:
         log.info("process ended, process=%d code=%d", key, code)
         self._feed(events.Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
 
-    def _updates_now(self) -> int | None:
-        """Return the highest number of committed updates of all heartbeats: reports may be half a second old."""
-        beats = [pulse.read(pulse_file(self._runtime_dir, worker)) for worker in self._machine.processes]
-        return max((beat.updates for beat in beats if beat is not None), default=None)
-
     # --- instructions out ---------------------------------------------------------------------------------------------
 
     def _follow(self, instruction: events.Instruction) -> None:
@@ -290,7 +282,9 @@ class Supervisor:
             case events.StartDriver():
                 self._start(DRIVER, None)
             case events.StartWorker(worker=worker, slot=slot, others=others):
-                self._start(worker, slot, self._unit_of(slot, others))
+                # What an agent of a torchrun job holds.
+                agent = isinstance(self._machine, ElasticAgents)
+                self._start(worker, slot, Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None)
             case events.StartStandby(worker=worker):
                 if room_for_another(self._machine.processes.values()):
                     self._start(worker, NOWHERE, standby=True)
@@ -328,11 +322,6 @@ class Supervisor:
 
     def _later(self, seconds: float, event: events.Event) -> None:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
-
-    def _unit_of(self, slot: Slot, others: tuple[Slot, ...]) -> Task | None:
-        """Return what an agent of a torchrun job holds, None for a worker."""
-        agent = isinstance(self._machine, ElasticAgents)
-        return Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None
 
     def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, standby: bool = False) -> None:
         # A machine that was divided into named hosts before, and is not any more, still hosts those slots.
