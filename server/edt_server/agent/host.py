@@ -100,17 +100,17 @@ class HostAgent:
             self._context.destroy(linger=0)
 
     def _listen(self) -> zmq.asyncio.Socket:
-        public, secret = key_pair()
+        keys = key_pair()
         client_public, client_secret = key_pair()
         self._gatekeeper.start()
         self._gatekeeper.admit(_CLIENT, client_public)
-        socket, endpoint = listen(self._context, self._orders.interface, public_key=public, secret_key=secret)
+        socket, endpoint = listen(self._context, self._orders.interface, keys)
         address = AgentAddress(
             protocol=AGENT_PROTOCOL,
             host=self._orders.host,
             endpoint=endpoint,
             identity=identify(os.getpid()),
-            public_key=public,
+            public_key=keys[0],
             client_public=client_public,
             client_secret=client_secret,
         )

@@ -79,7 +79,7 @@ class ControlServer:
         pair = _server_keys(self._dir / KEY_FILE)
         self._gatekeeper.start()
         try:
-            socket, endpoint = listen(self._context, self._interface, public_key=pair.public, secret_key=pair.secret)
+            socket, endpoint = listen(self._context, self._interface, (pair.public, pair.secret))
         except zmq.ZMQError as wrong:
             await self._gatekeeper.stop()
             raise EdtError(

@@ -247,7 +247,10 @@ class Hosts:
         finally:
             pinging.cancel()
             there = self._up.pop(name, None) is not None
-            self._lose(name)
+            for key in [key for key in self._answers if key[0] == name]:
+                answer = self._answers.pop(key)
+                if not answer.done():
+                    answer.set_exception(HostLost(f"Host {name} was lost."))
             await connection.close()
             if there and not self.stopped:
                 await self._report_changes()
@@ -256,12 +259,6 @@ class Hosts:
         while True:
             connection.send("", wire.Ping())
             await asyncio.sleep(PING_INTERVAL)
-
-    def _lose(self, name: str) -> None:
-        for key in [key for key in self._answers if key[0] == name]:
-            answer = self._answers.pop(key)
-            if not answer.done():
-                answer.set_exception(HostLost(f"Host {name} was lost."))
 
     async def _report_changes(self) -> None:
         self._wake_waiters()

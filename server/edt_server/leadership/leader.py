@@ -293,7 +293,7 @@ class LeaderElection:
         self._notify()
         # Renewals start before `on_lead`: starting a service can take longer than a lease is valid.
         self._lost.clear()
-        self._keeper = _Keeper(self._leadership, self._pace.renew, self._notify_from_thread)
+        self._keeper = _Keeper(self._leadership, self._pace.renew, self._notify)
         self._keeper.start()
         try:
             await self._on_lead(self._leadership.guarded())
@@ -322,21 +322,15 @@ class LeaderElection:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _notify_from_thread(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so no request waits any more
-            loop.call_soon_threadsafe(self._notify)
-
 
 class _Keeper:
     """Renews a lease in time, and at once when this process may have been stopped.
 
-    Threads, not tasks: an event loop that is blocked for seconds must not lose the lease. `notify` is called from a
-    thread after each renewal, also after a failed one, with the loop that made this object.
+    Threads, not tasks: an event loop that is blocked for seconds must not lose the lease. `notify` is called on
+    the event loop after each renewal, also after a failed one.
     """
 
-    def __init__(
-        self, leadership: Leadership, every: float, notify: Callable[[asyncio.AbstractEventLoop], None]
-    ) -> None:
+    def __init__(self, leadership: Leadership, every: float, notify: Callable[[], None]) -> None:
         self._leadership = leadership
         self._every = every
         self._notify = notify
@@ -377,14 +371,13 @@ class _Keeper:
                 return
             try:
                 self.lost = not self._leadership.renew()
+                self.trouble = None
             except StoreError as wrong:
                 if str(wrong) != str(self.trouble):
                     log.warning("the lease could not be renewed: %s", wrong)
                 self.trouble = wrong
-                self._notify(self._loop)
-                continue
-            self.trouble = None
             # Also after a success: a request may have started to wait while the lease was unconfirmed.
-            self._notify(self._loop)
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so no request waits any more
+                self._loop.call_soon_threadsafe(self._notify)
             if self.lost:
                 return

@@ -24,14 +24,8 @@ class AgentConnection:
 
     def __init__(self, context: zmq.asyncio.Context, address: AgentAddress) -> None:
         self.address = address
-        self._conversation = Conversation(
-            context,
-            address.endpoint,
-            server_key=address.public_key,
-            public_key=address.client_public,
-            secret_key=address.client_secret,
-            linger=500,
-        )
+        keys = address.client_public, address.client_secret
+        self._conversation = Conversation(context, address, keys, linger=500)
         self.close = self._conversation.close
 
     def send(self, job: str, message: wire.ToAgent | wire.ToOutpost) -> None:

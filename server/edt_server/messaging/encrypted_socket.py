@@ -12,6 +12,9 @@ import zmq
 import zmq.asyncio
 from zmq.utils.monitor import recv_monitor_message
 
+from edt_sdk.schemas.wire.agent import AgentAddress
+from edt_sdk.schemas.wire.control import ServerAddress
+
 # Each of these means that the other side is not, or no longer, the one that was connected to.
 _LOST = (
     zmq.EVENT_DISCONNECTED
@@ -29,14 +32,12 @@ def key_pair() -> tuple[str, str]:
     return public.decode("ascii"), secret.decode("ascii")
 
 
-def listen(
-    context: zmq.asyncio.Context, interface: str, *, public_key: str, secret_key: str
-) -> tuple[zmq.asyncio.Socket, str]:
+def listen(context: zmq.asyncio.Context, interface: str, keys: tuple[str, str]) -> tuple[zmq.asyncio.Socket, str]:
     """Return a socket that serves clients on a port of the interface, and its endpoint. ZMQError when it cannot."""
     socket = context.socket(zmq.ROUTER)
     socket.linger = 0
     socket.curve_server = True
-    socket.curve_publickey, socket.curve_secretkey = public_key.encode("ascii"), secret_key.encode("ascii")
+    socket.curve_publickey, socket.curve_secretkey = (key.encode("ascii") for key in keys)
     _set_heartbeat(socket)
     try:
         socket.bind(f"tcp://{interface}:*")
@@ -62,30 +63,22 @@ class Conversation:
     """The client's end of a conversation, until it is lost.
 
     ZeroMQ reconnects by itself, to any process that listens there by then. So the first sign of a reconnect ends the
-    conversation. `server_key` is the other side's. Once closed, it has `linger` ms to deliver what was sent.
+    conversation. The keys are of this side. Once closed, it has `linger` ms to deliver what was sent.
     """
 
     def __init__(
-        self,
-        context: zmq.asyncio.Context,
-        endpoint: str,
-        *,
-        server_key: str,
-        public_key: str,
-        secret_key: str,
-        linger: int,
+        self, context: zmq.asyncio.Context, address: ServerAddress | AgentAddress, keys: tuple[str, str], *, linger: int
     ) -> None:
         self.socket = context.socket(zmq.DEALER)
         self.socket.linger = linger
-        self.socket.curve_serverkey = server_key.encode("ascii")
-        self.socket.curve_publickey = public_key.encode("ascii")
-        self.socket.curve_secretkey = secret_key.encode("ascii")
+        self.socket.curve_serverkey = address.public_key.encode("ascii")
+        self.socket.curve_publickey, self.socket.curve_secretkey = (key.encode("ascii") for key in keys)
         _set_heartbeat(self.socket)
         monitor = self.socket.get_monitor_socket(_LOST)
         assert monitor is not None
         self._monitor = monitor
         self._lost = asyncio.ensure_future(recv_monitor_message(monitor))
-        self.socket.connect(endpoint)
+        self.socket.connect(address.endpoint)
 
     async def receive(self) -> list[bytes]:
         """Return the frames of the next message. PeerLost when there will be none."""

@@ -96,15 +96,9 @@ class Reporter:
     async def _converse(self, address: control.ServerAddress) -> bool:
         """Run a connection from hello to loss. Return True when the server answered."""
         greeted = asyncio.Event()
+        keys = self._orders.public_key, self._orders.secret_key
         try:
-            conversation = Conversation(
-                self._context,
-                address.endpoint,
-                server_key=address.public_key,
-                public_key=self._orders.public_key,
-                secret_key=self._orders.secret_key,
-                linger=0,
-            )
+            conversation = Conversation(self._context, address, keys, linger=0)
         except zmq.ZMQError as wrong:
             log.warning("no connection to %s: %s", address.endpoint, wrong)
             return False

@@ -277,7 +277,8 @@ class ElasticAgents(Machine):
         self.restarts += 1
         if self.restarts > self._max_restarts:
             times = f" It was restarted {self._max_restarts} times before." if self._max_restarts else ""
-            self._begin_end(JobState.FAILED, f"{sentence}{times}{_last(cause)}")
+            words = f"\n{cause.words}" if cause.words else ""
+            self._begin_end(JobState.FAILED, f"{sentence}{times}{words}")
             return
         again = f" Restart {self.restarts} of {self._max_restarts}."
         self._report_loss(worker, slot, cause.pid, cause.exit_code, f"{sentence}{again}", member=True)
@@ -478,7 +479,3 @@ class ElasticAgents(Machine):
                 worker=worker, slot=slot.id, pid=pid, exit_code=code, member=member, update=None, why=why
             )
         )
-
-
-def _last(crash: link.Crashed) -> str:
-    return f"\n{crash.words}" if crash.words else ""

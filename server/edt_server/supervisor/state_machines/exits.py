@@ -59,15 +59,29 @@ def could_not_start(worker: Worker, event: Exited, *, interpreter: str) -> Fatal
 
 def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, *, wanted: bool) -> DriverLost | Fatal:
     """Judge the driver's exit. Its script runs again if it was killed from outside and is still `wanted`."""
-    times = 1
+    who, times = "The main script", 1
     # Killed from outside: its script neither failed nor finished.
     if wanted and event.code < 0 and not event.signals and driver.failed is None:
         times = attempts.driver_ended()
         if not times:
-            why = wording.failure("The main script", wording.how_it_ended(event.code), None)
+            why = wording.failure(who, wording.how_it_ended(event.code), None)
             return DriverLost(pid=driver.pid, exit_code=event.code, why=why)
-    state, message = driver_verdict(driver, event, past, times)
-    return Fatal(state, message, silent=True)
+    if driver.phase is not DriverPhase.TALKING and past.running is None and past.trainings == 0:
+        why = wording.never_spoke("The driver", past.interpreter, event.code, event.words)
+        return Fatal(JobState.ERROR, why, silent=True)
+    if driver.failed is not None:
+        message = wording.failure(driver.failed.message, "", event.words, driver.failed.traceback)
+    elif driver.lost and not event.by_itself:
+        message = wording.failure(who, wording.lost_link(driver.lost), event.words)
+    elif event.code != 0:
+        message = wording.failure(who, wording.how_it_ended(event.code), event.words, times=times)
+    elif past.running is not None:
+        message = wording.failure(who, f"ended while training {past.running} was running.", event.words)
+    elif past.trainings == 0:
+        message = wording.never_trained(event.words)
+    else:
+        return Fatal(JobState.FINISHED, wording.finished(past.trainings, past.updates), silent=True)
+    return Fatal(JobState.FAILED, message, silent=True)
 
 
 def not_started(worker: Worker, why: str, *, training: TrainingRun | None, attempts: Attempts) -> WorkerLost | Fatal:
@@ -103,26 +117,6 @@ def _replaced(worker: Worker, code: int, why: str, attempts: Attempts) -> Worker
         update=attempts.committed,
         why=why,
     )
-
-
-def driver_verdict(driver: Driver, event: Exited, past: Past, times: int = 1) -> tuple[JobState, str]:
-    """Return how the job ends when its driver has exited (`times` in a row), unless that was decided before."""
-    who = "The main script"
-    if driver.phase is not DriverPhase.TALKING and past.running is None and past.trainings == 0:
-        return JobState.ERROR, wording.never_spoke("The driver", past.interpreter, event.code, event.words)
-    if driver.failed is not None:
-        message = wording.failure(driver.failed.message, "", event.words, driver.failed.traceback)
-    elif driver.lost and not event.by_itself:
-        message = wording.failure(who, wording.lost_link(driver.lost), event.words)
-    elif event.code != 0:
-        message = wording.failure(who, wording.how_it_ended(event.code), event.words, times=times)
-    elif past.running is not None:
-        message = wording.failure(who, f"ended while training {past.running} was running.", event.words)
-    elif past.trainings == 0:
-        message = wording.never_trained(event.words)
-    else:
-        return JobState.FINISHED, wording.finished(past.trainings, past.updates)
-    return JobState.FAILED, message
 
 
 def end_kind(worker: Worker, event: Exited) -> DeathCause:

@@ -159,7 +159,9 @@ class Plain(Machine):
         run = self._run
         if self._ending is None and run is not None:
             if not run.processes and not run.stopped:
-                self._begin_end(JobState.FINISHED, self._finished(run))
+                where = "" if len(run.started) == 1 else " on all ranks"
+                message = f"Finished: {self._what.lower()} ended with exit code 0{where}."
+                self._begin_end(JobState.FINISHED, message)
             elif not run.stopped and not all(self._slots.allowed(slot) for slot in run.slots):
                 self._stop(run, _TAKEN)
         # A stopped run has to be gone before its slots are released and the next run starts in them.
@@ -206,10 +208,6 @@ class Plain(Machine):
 
     def _name(self, task: Task) -> str:
         return self._what if task.world == 1 else f"Rank {task.rank} (slot {task.slots[0].id})"
-
-    def _finished(self, run: PlainRun) -> str:
-        where = "" if len(run.started) == 1 else " on all ranks"
-        return f"Finished: {self._what.lower()} ended with exit code 0{where}."
 
 
 def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple[Slot, ...]]:

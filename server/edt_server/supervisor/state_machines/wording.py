@@ -48,17 +48,14 @@ def text_tail(text: str) -> str:
     return "\n".join(kept[-LINES:])
 
 
-def signal_name(number: int) -> str:
-    """Return the signal's name, such as SIGKILL, or "signal 35" when it has no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def how_it_ended(code: int) -> str:
     """Return the predicate for an exited process: "was killed by SIGKILL", "ended with exit code 3"."""
-    return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
 
 
 def lost_link(why: str) -> str:
