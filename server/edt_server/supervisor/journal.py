@@ -63,8 +63,7 @@ class Journal:
         self.acknowledged = max(self.acknowledged, min(number, self.last))
 
     def welcome(self, number: int) -> None:
-        """Record the last committed report of a new server, which may have lost later ones."""
-        # May go back: a new server may have lost later reports, and gets them again.
+        """Record the last committed report of a new server. It may have lost later ones, and gets them again."""
         self.acknowledged = min(number, self.last)
 
     def open_reports(self) -> list[Numbered]:

@@ -41,10 +41,6 @@ class Overdue:
         self._deadline = now + patience
         self._stopped: dict[int, float] = {}
 
-    def hurry(self) -> None:
-        """Give no process any more time."""
-        self._deadline = float("-inf")
-
     def of(self, holders: Mapping[int, str], now: float) -> list[int]:
         """Return the holders (pid → state, as in /proc/<pid>/stat) that have to be killed now."""
         self._stopped = {pid: self._stopped.get(pid, now) for pid, state in holders.items() if state in STOPPED_STATES}
@@ -80,11 +76,10 @@ class Predecessors:
             # `flock` and not a POSIX record lock: children inherit it with the descriptor, and it ends with the last.
             if self._lock(fcntl.LOCK_EX):
                 return True
-            if self._hurried:
-                overdue.hurry()
             # In a thread, because it reads the descriptors of all processes and would block the loop.
             held = await asyncio.to_thread(holders, self._path)
-            for pid in overdue.of(held, loop.time()):
+            # Hurried, no process has any more time.
+            for pid in overdue.of(held, float("inf") if self._hurried else loop.time()):
                 log.warning("process %d of an earlier attempt did not end: killed", pid)
                 _kill_holder(pid, self._path)
             await asyncio.sleep(POLL_INTERVAL)

@@ -51,12 +51,6 @@ def judge(worker: Worker, event: Exited, *, training: TrainingRun | None, attemp
     return worker_cause(worker, name, event, times) or Fatal(JobState.FAILED, loss(worker, name, event), silent=False)
 
 
-def could_not_start(worker: Worker, event: Exited, *, interpreter: str) -> Fatal:
-    """Judge a worker that exited by itself before its hello, in a job that never trained: its Python is broken."""
-    what = wording.never_spoke(name_of(worker, None), interpreter, event.code, event.words)
-    return Fatal(JobState.ERROR, what, silent=True)
-
-
 def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, *, wanted: bool) -> DriverLost | Fatal:
     """Judge the driver's exit. Its script runs again if it was killed from outside and is still `wanted`."""
     who, times = "The main script", 1

@@ -26,7 +26,6 @@ class History:
         running: the unfinished training, None between trainings.
         committed: its updates that are known to be committed.
         workers: how many worker numbers were used.
-        driver_ran: its script was started.
         generations: the highest number of a formed generation, over all trainings.
         runs: how often all processes of a plain job were started.
     """

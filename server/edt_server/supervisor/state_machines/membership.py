@@ -306,7 +306,10 @@ class JobMembership(Machine):
         """Count the death, so that the slot is filled again and the others continue, unless the limit is reached."""
         trained = bool(self._done) or (training is not None and training.generation > 0)
         if worker.hello is None and not trained and exits.end_kind(worker, event) is DeathCause.OWN:
-            self._count(worker, exits.could_not_start(worker, event, interpreter=self._interpreter))
+            # It exited by itself before its hello, in a job that never trained: its Python is broken.
+            name = exits.name_of(worker, None)
+            what = wording.never_spoke(name, self._interpreter, event.code, event.words)
+            self._count(worker, exits.Fatal(JobState.ERROR, what, silent=True))
         else:
             self._count(worker, exits.judge(worker, event, training=training, attempts=self._attempts))
 

@@ -43,7 +43,6 @@ class PlainRun:
 
     Attributes:
         number: from 1.
-        slots: the slots of all processes.
         processes: the processes that have not exited, by worker.
         told: its start was reported.
         stopped: it was ended early, so its exit codes count for nothing.
