@@ -24,7 +24,7 @@ from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
 from edt_sdk.schemas.wire.control import ProcessIdentity
-from edt_server.messaging import AgentConnection, PeerLost, read_address, read_stranger
+from edt_server.messaging import AgentConnection, ConversationLost, read_address, read_stranger
 from edt_server.settings import Settings
 from edt_server.system.detached import start_detached
 from edt_server.system.private_files import make_private_dir
@@ -158,7 +158,7 @@ class Hosts:
             try:
                 address = await self._find_or_start(name)
                 await self._converse(name, address)
-            except (PeerLost, OSError) as why:
+            except (ConversationLost, OSError) as why:
                 log.warning("host %s is not there: %s", name, why)
             # A back-off, so that an agent that cannot start does not keep the machine busy.
             await asyncio.sleep(RESTART_PAUSE)
@@ -176,7 +176,7 @@ class Hosts:
                 log.info("agent of host %s started, pid=%d", name, address.identity.pid)
                 return address
             await asyncio.sleep(_POLL)
-        raise PeerLost(f"its agent did not start; see {self.folder / f'{name}.log'}")
+        raise ConversationLost(f"its agent did not start; see {self.folder / f'{name}.log'}")
 
     async def _end_stranger(self, name: str) -> None:
         """End an agent of another version, with every process below it, as when a host is lost.
@@ -241,9 +241,9 @@ class Hosts:
             if not heard:
                 # Not at the first silence, which may be this process's own: it may have been stopped.
                 send_signal(address.identity, signal.SIGKILL)
-            raise PeerLost(f"its agent has said nothing for {SILENT_PATIENCE:.0f} s") from None
-        except PeerLost:
-            raise PeerLost("its agent is gone") from None
+            raise ConversationLost(f"its agent has said nothing for {SILENT_PATIENCE:.0f} s") from None
+        except ConversationLost:
+            raise ConversationLost("its agent is gone") from None
         finally:
             pinging.cancel()
             there = self._up.pop(name, None) is not None
@@ -286,7 +286,7 @@ class Hosts:
             connection.send("", wire.Retire())
             while True:
                 await connection.receive()
-        except PeerLost:
+        except ConversationLost:
             log.info("the agent of host %s has ended", name)
         finally:
             await connection.close()

@@ -6,14 +6,14 @@ Read first: `gatekeeper.py` (which keys may connect), then `encrypted_socket.py`
 """
 
 from edt_server.messaging.agent_client import AgentConnection, read_address, read_stranger, read_struct
-from edt_server.messaging.encrypted_socket import Conversation, PeerLost, key_pair, listen, send_now
+from edt_server.messaging.encrypted_socket import Conversation, ConversationLost, key_pair, listen, send_now
 from edt_server.messaging.gatekeeper import Gatekeeper
 
 __all__ = [
     "AgentConnection",
     "Conversation",
+    "ConversationLost",
     "Gatekeeper",
-    "PeerLost",
     "key_pair",
     "listen",
     "read_address",

@@ -14,7 +14,7 @@ import zmq.asyncio
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress
 from edt_sdk.schemas.wire.control import ProcessIdentity
-from edt_server.messaging.encrypted_socket import Conversation, PeerLost, send_now
+from edt_server.messaging.encrypted_socket import Conversation, ConversationLost, send_now
 
 T = TypeVar("T")
 
@@ -33,12 +33,12 @@ class AgentConnection:
         send_now(self._conversation.socket, job.encode(), wire.encode(message))
 
     async def receive(self) -> tuple[str, wire.FromAgent | wire.FromOutpost]:
-        """Return the next message and its job. PeerLost when there will be none."""
+        """Return the next message and its job. ConversationLost when there will be none."""
         try:
             job, body = await self._conversation.receive()
             return job.decode(), wire.decode_to_client(body)
         except (ValueError, msgspec.MsgspecError) as wrong:
-            raise PeerLost(str(wrong)) from wrong
+            raise ConversationLost(str(wrong)) from wrong
 
 
 class Stranger(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ def send_now(socket: zmq.asyncio.Socket, *frames: bytes) -> BaseException | None
     return sent.exception()
 
 
-class PeerLost(Exception):
+class ConversationLost(Exception):
     """The other side of a conversation is not there, or is gone."""
 
 
@@ -81,16 +81,16 @@ class Conversation:
         self.socket.connect(address.endpoint)
 
     async def receive(self) -> list[bytes]:
-        """Return the frames of the next message. PeerLost when there will be none."""
+        """Return the frames of the next message. ConversationLost when there will be none."""
         data = asyncio.ensure_future(self.socket.recv_multipart())
         try:
             await asyncio.wait([data, self._lost], return_when=asyncio.FIRST_COMPLETED)
             if not data.done():
-                raise PeerLost
+                raise ConversationLost
             frames: list[bytes] = data.result()
             return frames
         except zmq.ZMQError as wrong:
-            raise PeerLost(str(wrong)) from wrong
+            raise ConversationLost(str(wrong)) from wrong
         finally:
             data.cancel()
 

@@ -117,7 +117,7 @@ class Supervisor:
             on_message=self._on_server_message,
         )
         self._ports = RunPorts(MASTER)
-        self._events: deque[events.Event] = deque()
+        self._events: deque[events.MachineEvent] = deque()
         # No event is handled before all processes of an earlier attempt are gone. Until then events are queued.
         self._feeding = True
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -210,7 +210,7 @@ class Supervisor:
 
     # --- events in ----------------------------------------------------------------------------------------------------
 
-    def _feed(self, event: events.Event) -> None:
+    def _feed(self, event: events.MachineEvent) -> None:
         self._events.append(event)
         if isinstance(event, events.Stop):
             self._predecessors.hurry()
@@ -320,7 +320,7 @@ class Supervisor:
                 if not self._over.done():
                     self._over.set_result(None)
 
-    def _later(self, seconds: float, event: events.Event) -> None:
+    def _later(self, seconds: float, event: events.MachineEvent) -> None:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
 
     def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, standby: bool = False) -> None:

@@ -20,14 +20,15 @@ from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, Slot
 from edt_sdk.schemas.wire.link import Downward
 from edt_sdk.schemas.wire.pulse import Beat, Phase
 from edt_sdk.schemas.wire.task import Task
-from edt_server.messaging import AgentConnection, PeerLost, read_address
-from edt_server.supervisor.state_machines.events import Event, Hung, LinkLost, NotStarted, Received, Started
+from edt_server.messaging import AgentConnection, ConversationLost, read_address
+from edt_server.supervisor.state_machines.events import Hung, LinkLost, MachineEvent, NotStarted, Received, Started
 from edt_server.supervisor.state_machines.watchdog import Observation
 
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _ANSWER_PATIENCE = 30.0
+Feed = Callable[[MachineEvent], None]
 Exit = Callable[[int, int, tuple[int, ...], int | None], None]
 
 
@@ -37,9 +38,7 @@ class RemoteWorkers:
     `feed` gets each event, and `exited` a worker's exit: number, exit code, signals it was sent, updates it knew of.
     """
 
-    def __init__(
-        self, orders: Launch, launch_file: Path, identity: ProcessIdentity, feed: Callable[[Event], None], exited: Exit
-    ) -> None:
+    def __init__(self, orders: Launch, launch_file: Path, identity: ProcessIdentity, feed: Feed, exited: Exit) -> None:
         self.job_id = orders.job_id
         self.feed = feed
         self.exited = exited
@@ -211,7 +210,7 @@ class _Host:
                     why = f"was lost with the process on host {self._name} that looked after it"
                     return True
                 self._hear(message)
-        except (PeerLost, TimeoutError):
+        except (ConversationLost, TimeoutError):
             return self._connection is not None
         except asyncio.CancelledError:
             self._there.clear()  # they are not lost: the job is over

@@ -19,7 +19,7 @@ import zmq.asyncio
 
 from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire import control
-from edt_server.messaging import Conversation, PeerLost, read_struct, send_now
+from edt_server.messaging import Conversation, ConversationLost, read_struct, send_now
 from edt_server.supervisor.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Reporter:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-        except PeerLost as wrong:
+        except ConversationLost as wrong:
             log.debug("ended with %s", wrong)
         finally:
             self._socket = None

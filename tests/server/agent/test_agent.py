@@ -19,7 +19,7 @@ from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.link import WorkerHello
 from edt_server.channel.launcher import write_orders
-from edt_server.messaging import AgentConnection, PeerLost, read_address
+from edt_server.messaging import AgentConnection, ConversationLost, read_address
 from edt_server.supervisor.processes.memory import forget_host, host_mark, memory_folder
 from edt_server.system.processes import identify, is_alive
 from edt_server.system.runtime import private_dir
@@ -121,7 +121,7 @@ async def test_with_the_agent_everything_below_it_is_killed_and_the_next_finds_n
     memory = Path(memory_folder(orders.job_id, host=host_mark("a", tmp_path / "r")))
     (memory / "training-0.0").touch()
     os.kill(connection.address.identity.pid, signal.SIGKILL)
-    with pytest.raises(PeerLost):
+    with pytest.raises(ConversationLost):
         await hear(connection, type(None))
     await asyncio.to_thread(guard.wait)
     assert not is_alive(outpost)
@@ -155,7 +155,7 @@ async def test_who_does_not_know_the_key_is_not_heard(start, context, tmp_path):
     stranger = msgspec.structs.replace(known.address, client_public=public, client_secret=secret)
     unknown = AgentConnection(context, stranger)
     unknown.send("", wire.Ping())
-    with pytest.raises(PeerLost):
+    with pytest.raises(ConversationLost):
         async with asyncio.timeout(LIMIT):
             await unknown.receive()
     known.send("", wire.Ping())

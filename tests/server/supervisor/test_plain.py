@@ -17,11 +17,11 @@ from edt_server.supervisor.state_machines.events import (
     Acknowledged,
     Allocated,
     End,
-    Event,
     Exited,
     Finish,
     Hung,
     Instruction,
+    MachineEvent,
     NotStarted,
     Refuse,
     SendReport,
@@ -55,7 +55,7 @@ class Story:
         self.machine = Plain(spec, history)
         self.version = 0
 
-    def tell(self, *events: Event) -> list[Instruction]:
+    def tell(self, *events: MachineEvent) -> list[Instruction]:
         return [step for event in events for step in self.machine.apply(event)]
 
     def allocate(self, *those: Slot) -> list[Instruction]:

@@ -187,7 +187,7 @@ class ElasticAgents(Machine):
         """The pids of the agents with running processes, by number."""
         return {agent.number: agent.pid for agent in self._agents.values() if agent.pid is not None}
 
-    def _hear(self, event: events.Event) -> None:
+    def _hear(self, event: events.MachineEvent) -> None:
         match event:
             case events.Started(process=process, pid=pid):
                 self._started(self._agents[process], pid)

@@ -21,14 +21,14 @@ DRIVER: Final = -1
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-class Event:
+class MachineEvent:
     """An event of a job."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Allocated(Event):
+class Allocated(MachineEvent):
     """The server's newest allocation has arrived.
 
     `version` grows. `asked` is the number of slots that the job would have if all were free.
@@ -40,14 +40,14 @@ class Allocated(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged(Event):
+class Acknowledged(MachineEvent):
     """The server has committed the reports up to `number`."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Started(Event):
+class Started(MachineEvent):
     """A requested process runs."""
 
     process: int
@@ -55,7 +55,7 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class NotStarted(Event):
+class NotStarted(MachineEvent):
     """A requested process could not be started. `why` is a sentence."""
 
     process: int
@@ -63,7 +63,7 @@ class NotStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Received(Event):
+class Received(MachineEvent):
     """A message of a process arrived over its link."""
 
     process: int
@@ -71,7 +71,7 @@ class Received(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLost(Event):
+class LinkLost(MachineEvent):
     """The process's link closed, or was closed because of an invalid message (`why` is the reason)."""
 
     process: int
@@ -79,7 +79,7 @@ class LinkLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Exited(Event):
+class Exited(MachineEvent):
     """The process has exited, and all its messages were handled.
 
     Attributes:
@@ -102,7 +102,7 @@ class Exited(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Hung(Event):
+class Hung(MachineEvent):
     """The worker's heartbeat is overdue. `why` is the predicate of a sentence."""
 
     process: int
@@ -110,33 +110,33 @@ class Hung(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryScarce(Event):
+class MemoryScarce(MachineEvent):
     """Little memory is left: standby workers have to go."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered(Event):
+class Gathered(MachineEvent):
     """The answer to `Gather`: the wait is over."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Rechecked(Event):
+class Rechecked(MachineEvent):
     """The answer to `Recheck`: everything that had happened at its time is known by now."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(Event):
+class Stop(MachineEvent):
     """End the job as KILLED."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse(Event):
+class Refuse(MachineEvent):
     """The server refuses this supervisor: end everything, report nothing."""
 
     why: str

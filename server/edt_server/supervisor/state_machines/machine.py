@@ -33,7 +33,7 @@ class Machine(ABC):
         self.over = False
         self._out: list[events.Instruction] = []
 
-    def apply(self, event: events.Event) -> list[events.Instruction]:
+    def apply(self, event: events.MachineEvent) -> list[events.Instruction]:
         """Return what to do about the event, in order."""
         self._out = []
         match event:
@@ -61,7 +61,7 @@ class Machine(ABC):
     # --- what each framework has of its own ---------------------------------------------------------------------------
 
     @abstractmethod
-    def _hear(self, event: events.Event) -> None:
+    def _hear(self, event: events.MachineEvent) -> None:
         """Handle what happened to a process, or a timer."""
 
     @abstractmethod

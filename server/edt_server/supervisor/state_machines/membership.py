@@ -83,7 +83,7 @@ class JobMembership(Machine):
         """Updates of the running training that are known to be committed."""
         return self._attempts.committed
 
-    def _hear(self, event: events.Event) -> None:
+    def _hear(self, event: events.MachineEvent) -> None:
         match event:
             case events.Started() | events.NotStarted() | events.Received() | events.LinkLost() | events.Exited() if (
                 event.process in self._standbys.workers

@@ -18,7 +18,7 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.state_machines import wording
 from edt_server.supervisor.state_machines.ending import Ending
-from edt_server.supervisor.state_machines.events import Event, Exited, Hung, NotStarted, Started, StartTask
+from edt_server.supervisor.state_machines.events import Exited, Hung, MachineEvent, NotStarted, Started, StartTask
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.machine import Machine
 
@@ -76,7 +76,7 @@ class Plain(Machine):
         """True while processes are still to be started."""
         return self._ending is None and self._run is None
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: MachineEvent) -> None:
         match event:
             case Started(process=worker, pid=pid):
                 self._started(worker, pid)

@@ -86,7 +86,7 @@ class Standbys:
         self._lost = _MOST_LOST
         return self.keep(0)
 
-    def hear(self, process: int, event: events.Event, training: TrainingRun | None) -> list[events.Instruction]:
+    def hear(self, process: int, event: events.MachineEvent, training: TrainingRun | None) -> list[events.Instruction]:
         """Return what to do about an event of a standby."""
         worker = self.workers[process]
         match event:
