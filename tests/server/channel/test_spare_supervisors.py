@@ -126,7 +126,7 @@ async def test_what_no_spare_fits_starts_cold_and_the_pool_follows(warm, orders)
     (one,) = warm.spares
     own_environment = msgspec.structs.replace(orders.spec, env={"OMP_NUM_THREADS": "3"})
     assert warm.take(msgspec.structs.replace(orders, spec=own_environment)) is None
-    assert warm.spares == (one,)
+    assert warm.spares == [one]
     assert warm.take(msgspec.structs.replace(orders, threads_per_slot=2)) is None
     await until_async(lambda: [spare.kind.threads for spare in warm.spares] == [2])
     assert one.process.poll() is not None
