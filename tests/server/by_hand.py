@@ -23,7 +23,8 @@ from edt_sdk.schemas.wire.control import (
 )
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.control import ControlServer
-from edt_server.channel.launcher import key_pair, launch, wait_gone
+from edt_server.channel.launcher import launch, wait_gone
+from edt_server.messaging import key_pair
 from edt_server.system.processes import is_alive
 
 # Its folder in memory is one of the machine: tests of other processes must not share it.

@@ -9,8 +9,8 @@ import pytest
 
 from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire.control import Launch
-from edt_server.channel.launcher import key_pair
 from edt_server.ledger.ledger import Ledger
+from edt_server.messaging import key_pair
 from tests.server.ledger_play import Play
 
 

@@ -26,8 +26,11 @@ class Service:
             on_hello=self.hello,
             on_report=self.report,
             on_progress=lambda job, progress: self.heard.append((job, progress)),
-            on_connected=self.connected.append,
+            on_connected=self.note_connected,
         )
+
+    async def note_connected(self, job):
+        self.connected.append(job)
 
     async def hello(self, job, hello):
         self.heard.append((job, hello))

@@ -20,7 +20,7 @@ from edt_sdk.schemas.wire.control import (
     SupervisorHello,
     Welcome,
 )
-from edt_server.channel.launcher import key_pair
+from edt_server.messaging import key_pair
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.reporter import Reporter
 from edt_server.system.processes import identify

@@ -25,9 +25,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 def guarded(lock: str) -> bool:
     """Fork the agent. Return False in the agent, which continues, and True in its guard, when everything below is gone.
 
-    Args:
-        lock: the lock file of the host. When another guard holds it for long, the host is that guard's, and the
-            result is True at once.
+    When another guard holds the lock of the host for long, the host is that guard's, and the result is True at once.
     """
     if not _hold(lock):
         return True

@@ -19,10 +19,9 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import zmq
 import zmq.asyncio
 
 from edt_sdk.schemas.wire import agent as wire
@@ -30,7 +29,7 @@ from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
 from edt_sdk.schemas.wire.control import Launch
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.agent.guard import STOPPED_PATIENCE, state_of
-from edt_server.messaging import Gatekeeper
+from edt_server.messaging import Gatekeeper, key_pair, listen, send_now
 from edt_server.supervisor.processes.memory import forget_host
 from edt_server.supervisor.processes.orphans import reap_orphans
 from edt_server.system.detached import start_detached
@@ -64,18 +63,13 @@ class _Outpost(_Below):
 
 
 class HostAgent:
-    """The agent of a host.
-
-    Args:
-        orders: its orders.
-    """
+    """The agent of a host."""
 
     def __init__(self, orders: AgentOrders) -> None:
         self._orders = orders
         self._address_file = Path(orders.address_file)
         self._context = zmq.asyncio.Context()
         self._gatekeeper = Gatekeeper(self._context)
-        self._socket = self._context.socket(zmq.ROUTER)
         self._below: dict[int, _Below] = {}
         self._outposts: dict[str, _Outpost] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,8 +85,8 @@ class HostAgent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._over.set)
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
-        self._listen()
-        self._spawn(self._serve(), "serve")
+        self._socket = self._listen()
+        self._spawn(self._serve(self._socket), "serve")
         self._spawn(self._look(), "look")
         try:
             await self._over.wait()
@@ -105,35 +99,30 @@ class HostAgent:
             await self._gatekeeper.stop()
             self._context.destroy(linger=0)
 
-    def _listen(self) -> None:
-        public, secret = zmq.curve_keypair()
-        client_public, client_secret = (part.decode("ascii") for part in zmq.curve_keypair())
+    def _listen(self) -> zmq.asyncio.Socket:
+        keys = key_pair()
+        client_public, client_secret = key_pair()
         self._gatekeeper.start()
         self._gatekeeper.admit(_CLIENT, client_public)
-        router = self._socket
-        router.linger = 0
-        router.curve_server = True
-        router.curve_publickey, router.curve_secretkey = public, secret
-        router.heartbeat_ivl = 2000
-        router.heartbeat_timeout = 10000
-        router.bind(f"tcp://{self._orders.interface}:*")
+        socket, endpoint = listen(self._context, self._orders.interface, keys)
         address = AgentAddress(
             protocol=AGENT_PROTOCOL,
             host=self._orders.host,
-            endpoint=router.getsockopt_string(zmq.LAST_ENDPOINT),
+            endpoint=endpoint,
             identity=identify(os.getpid()),
-            public_key=public.decode("ascii"),
+            public_key=keys[0],
             client_public=client_public,
             client_secret=client_secret,
         )
         write_private(self._address_file, wire.encode(address))
         log.info("agent of host %s listens at %s", address.host, address.endpoint)
+        return socket
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    async def _serve(self) -> None:
+    async def _serve(self, socket: zmq.asyncio.Socket) -> None:
         while True:
-            frames = await self._socket.recv_multipart()
+            frames = await socket.recv_multipart()
             if len(frames) != 3:
                 continue
             peer, job, data = frames[0], frames[1].decode("utf-8", "replace"), frames[2]
@@ -164,10 +153,9 @@ class HostAgent:
 
     def _send(self, peer: bytes, job: str, data: bytes) -> None:
         # A client that is gone is ignored. The next client gets what was lost with it.
-        frames = [peer, job.encode(), data]
-        sent = cast(asyncio.Future[object], self._socket.send_multipart(frames, flags=zmq.DONTWAIT))
-        if sent.exception() is not None:
-            log.warning("not sent, job=%s: %s", job, sent.exception())
+        wrong = send_now(self._socket, peer, job.encode(), data)
+        if wrong is not None:
+            log.warning("not sent, job=%s: %s", job, wrong)
 
     # --- processes ----------------------------------------------------------------------------------------------------
 

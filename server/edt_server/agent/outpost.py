@@ -23,14 +23,13 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.schemas.wire import pulse
 from edt_sdk.schemas.wire.control import Launch, Slot
 from edt_sdk.schemas.wire.task import Task
 from edt_server.agent.host import MAX_LINE
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.processes.children import Children
 from edt_server.supervisor.processes.forker import Forker
-from edt_server.supervisor.processes.liveness import observe, pulse_file
+from edt_server.supervisor.processes.liveness import newest_updates, observe, pulse_file
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder
 from edt_server.supervisor.processes.orphans import adopt_orphans, reap_orphans
 from edt_server.supervisor.processes.predecessors import Predecessors
@@ -49,15 +48,7 @@ _POLL = 0.05
 
 
 class Outpost:
-    """The outpost of a job on a host.
-
-    Args:
-        orders: the supervisor's orders.
-        order: the message that started the outpost.
-        agent: orders of the agent of this host.
-        umask: for the job's processes.
-        writer: the writing end of the connection to the agent.
-    """
+    """The outpost of a job on a host. `writer` is the writing end of the connection to the agent."""
 
     def __init__(
         self,
@@ -106,9 +97,9 @@ class Outpost:
             self._children.kill_all()
             return
         await self._link.start()
-        ends = {
+        ends: dict[str, asyncio.Task[object]] = {
             "told": asyncio.create_task(self._listen(reader)),
-            "dismissed": asyncio.create_task(_wait(self._dismissed)),
+            "dismissed": asyncio.create_task(self._dismissed.wait()),
             "orphaned": asyncio.create_task(self._supervisor_gone()),
         }
         try:
@@ -180,8 +171,7 @@ class Outpost:
     def _exited(self, worker: int, code: int, signals: tuple[int, ...]) -> None:
         self._children.reap_orphans()
         self._link.forget(worker)
-        beats = [pulse.read(pulse_file(self._runtime_dir, each)) for each in {worker, *self._running}]
-        updates = max((beat.updates for beat in beats if beat is not None), default=None)
+        updates = newest_updates({worker, *self._running}, self._runtime_dir)
         pulse_file(self._runtime_dir, worker).unlink(missing_ok=True)
         self._running.pop(worker, None)
         self._say(wire.ProcessExited(worker=worker, code=code, signals=signals, updates=updates))
@@ -218,10 +208,6 @@ class Outpost:
             async with asyncio.timeout(self._patience):
                 while self._running and not self._dismissed.is_set():  # noqa: ASYNC110  # several things end it
                     await asyncio.sleep(_POLL)
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 def main(argv: list[str]) -> int:

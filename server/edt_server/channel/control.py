@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import zmq
@@ -24,19 +22,8 @@ import zmq.asyncio
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress
-from edt_sdk.schemas.wire.control import (
-    Ack,
-    Numbered,
-    ProgressReport,
-    Refused,
-    ServerAddress,
-    SupervisorHello,
-    ToSupervisor,
-    Welcome,
-    decode_to_server,
-    encode,
-)
-from edt_server.messaging import Gatekeeper
+from edt_sdk.schemas.wire import control as wire
+from edt_server.messaging import Gatekeeper, key_pair, listen, send_now
 from edt_server.store import StoreUnavailable
 from edt_server.system.private_files import make_private_dir, write_private
 
@@ -54,14 +41,9 @@ class _KeyPair(msgspec.Struct, frozen=True):
 class ControlServer:
     """The server's socket for the supervisors of all jobs. Everything happens on the event loop that `start` ran on.
 
-    Args:
-        control_dir: 0700 folder of the key pair and the address file, made when missing.
-        interface: address to listen on. The system chooses the port.
-        on_hello: callback that answers a supervisor's first message. Refused ends that supervisor.
-        on_report: callback that commits a report. It gets every report, also repeated ones. When it raises, nothing is
-            acknowledged, and later reports of that job are left unread until the failed one was repeated.
-        on_progress: callback with the newest progress of a job.
-        on_connected: callback after a Welcome was sent.
+    `control_dir` has the key pair and the address file. `on_hello` answers a supervisor's first message. Refused ends
+    that supervisor. `on_report` commits a report, and gets repeated ones too. When it raises, nothing is acknowledged,
+    and later reports of that job are left unread until the failed one was repeated. `on_connected` follows a Welcome.
     """
 
     def __init__(
@@ -69,12 +51,14 @@ class ControlServer:
         control_dir: Path,
         *,
         interface: str = "127.0.0.1",
-        on_hello: Callable[[str, SupervisorHello], Awaitable[Welcome | Refused]],
-        on_report: Callable[[str, Numbered], Awaitable[None]],
+        on_hello: Callable[[str, wire.SupervisorHello], Awaitable[wire.Welcome | wire.Refused]],
+        on_report: Callable[[str, wire.Numbered], Awaitable[None]],
         on_progress: Callable[[str, JobProgress], None],
-        on_connected: Callable[[str], Awaitable[None] | None] | None = None,
+        on_connected: Callable[[str], Awaitable[None]],
     ) -> None:
         self._dir = control_dir
+        self.control_file = control_dir / ADDRESS_FILE
+        """The file in which supervisors read the endpoint and the server's public key."""
         self._interface = interface
         self._on_hello = on_hello
         self._on_report = on_report
@@ -86,39 +70,25 @@ class ControlServer:
         self._task: asyncio.Task[None] | None = None
         self._peers: dict[str, bytes] = {}
         self._answering: str | None = None
-        self._withheld: list[ToSupervisor] = []
+        self._withheld: list[wire.ToSupervisor] = []
         self._failed: dict[str, int] = {}
-
-    @property
-    def control_file(self) -> Path:
-        """Return the file in which supervisors read the endpoint and the server's public key."""
-        return self._dir / ADDRESS_FILE
 
     async def start(self) -> None:
         """Listen, and write the address file. EdtError when the interface cannot be bound."""
         make_private_dir(self._dir)
         pair = _server_keys(self._dir / KEY_FILE)
         self._gatekeeper.start()
-        socket = self._context.socket(zmq.ROUTER)
-        socket.linger = 0
-        socket.curve_server = True
-        socket.curve_secretkey = pair.secret.encode("ascii")
-        socket.curve_publickey = pair.public.encode("ascii")
-        # An unreachable supervisor is an error of `send`, not a message silently dropped.
-        socket.router_mandatory = True
-        socket.heartbeat_ivl = 2000
-        socket.heartbeat_timeout = 10000
         try:
-            socket.bind(f"tcp://{self._interface}:*")
+            socket, endpoint = listen(self._context, self._interface, (pair.public, pair.secret))
         except zmq.ZMQError as wrong:
-            socket.close()
             await self._gatekeeper.stop()
             raise EdtError(
                 f"The control channel cannot listen on {self._interface}: {wrong}.",
                 hint="Set c.EdtApp.worker_interface to an address of this host.",
             ) from wrong
-        endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        write_private(self.control_file, encode(ServerAddress(endpoint=endpoint, public_key=pair.public)))
+        # An unreachable supervisor is an error of `send`, not a message silently dropped.
+        socket.router_mandatory = True
+        write_private(self.control_file, wire.encode(wire.ServerAddress(endpoint=endpoint, public_key=pair.public)))
         self._socket = socket
         self._task = asyncio.create_task(self._serve(socket), name="edt control channel")
 
@@ -145,7 +115,7 @@ class ControlServer:
         self._peers.pop(job_id, None)
         self._failed.pop(job_id, None)
 
-    def send(self, job_id: str, message: ToSupervisor) -> bool:
+    def send(self, job_id: str, message: wire.ToSupervisor) -> bool:
         """Send to the job's supervisor. False when it is not connected now (see `on_connected`)."""
         # Withheld until the Ack is sent: a supervisor takes every Allocation after an Ack as one that knows the report
         # (docs/decisions/003).
@@ -154,20 +124,14 @@ class ControlServer:
             return True
         return self._send(job_id, message)
 
-    def _send(self, job_id: str, message: ToSupervisor) -> bool:
+    def _send(self, job_id: str, message: wire.ToSupervisor) -> bool:
         peer = self._peers.get(job_id)
         if peer is None or self._socket is None:
             return False
-        if not self._send_to(peer, message):
+        if send_now(self._socket, peer, wire.encode(message)) is not None:
             del self._peers[job_id]
             return False
         return True
-
-    def _send_to(self, peer: bytes, message: ToSupervisor) -> bool:
-        assert self._socket is not None
-        # With DONTWAIT the outcome is known when the call returns.
-        sent = cast(asyncio.Future[object], self._socket.send_multipart([peer, encode(message)], flags=zmq.DONTWAIT))
-        return sent.exception() is None
 
     async def _serve(self, socket: zmq.asyncio.Socket) -> None:
         while True:
@@ -187,24 +151,24 @@ class ControlServer:
             log.warning("message of a forgotten job dropped, job=%s", job_id)
             return
         try:
-            message = decode_to_server(data)
+            message = wire.decode_to_server(data)
         except msgspec.MsgspecError as wrong:
             log.warning("message that is none dropped, job=%s: %s", job_id, type(wrong).__name__)
             return
         # After a reconnect, messages of the old connection may still be in the queue, even reports that were repeated
         # since.
-        if not isinstance(message, SupervisorHello) and self._peers.get(job_id) != peer:
+        if not isinstance(message, wire.SupervisorHello) and self._peers.get(job_id) != peer:
             log.warning("message before a hello, or of a replaced connection, dropped, job=%s", job_id)
             return
         self._answering = job_id
         # An error with one supervisor must not end the loop that serves all of them.
         try:
             match message:
-                case SupervisorHello():
+                case wire.SupervisorHello():
                     await self._hello(job_id, peer, message)
-                case Numbered():
+                case wire.Numbered():
                     await self._report(job_id, message)
-                case ProgressReport(progress=progress):
+                case wire.ProgressReport(progress=progress):
                     self._on_progress(job_id, progress)
         except StoreUnavailable:
             # The ledger's writer logs the store's trouble once, and supervisors repeat unacknowledged reports.
@@ -217,22 +181,20 @@ class ControlServer:
             for each in withheld:
                 self._send(job_id, each)
 
-    async def _hello(self, job_id: str, peer: bytes, hello: SupervisorHello) -> None:
+    async def _hello(self, job_id: str, peer: bytes, hello: wire.SupervisorHello) -> None:
         answer = await self._on_hello(job_id, hello)
-        if isinstance(answer, Refused):
+        if isinstance(answer, wire.Refused):
             log.warning("supervisor refused, job=%s: %s", job_id, answer.why)
-            self._send_to(peer, answer)
+            if self._socket is not None:
+                send_now(self._socket, peer, wire.encode(answer))
             self._withheld.clear()
             return
         self._peers[job_id] = peer
         self._failed.pop(job_id, None)
         self._send(job_id, answer)
-        if self._on_connected is not None:
-            done = self._on_connected(job_id)
-            if inspect.isawaitable(done):
-                await done
+        await self._on_connected(job_id)
 
-    async def _report(self, job_id: str, report: Numbered) -> None:
+    async def _report(self, job_id: str, report: wire.Numbered) -> None:
         failed = self._failed.get(job_id)
         if failed is not None and report.number > failed:
             # An Ack covers all numbers below its own: nothing may overtake the report that could not be committed.
@@ -244,19 +206,16 @@ class ControlServer:
             raise
         if failed == report.number:
             del self._failed[job_id]
-        self._send(job_id, Ack(number=report.number))
+        self._send(job_id, wire.Ack(number=report.number))
 
 
 def _server_keys(path: Path) -> _KeyPair:
-    """Return the key pair in `path`, made at the first start.
-
-    Supervisors trust the next server because it has the same pair.
-    """
+    """Return the key pair in `path`, made at the first start. Supervisors trust the next server because of it."""
     while True:
         try:
             return msgspec.json.decode(path.read_bytes(), type=_KeyPair)
         except FileNotFoundError:
-            public, secret = (part.decode("ascii") for part in zmq.curve_keypair())
+            public, secret = key_pair()
             fresh = path.with_name(f"{path.name}.{os.getpid()}")
             write_private(fresh, msgspec.json.encode(_KeyPair(public=public, secret=secret)))
             # A link and not a rename: of two servers that start at once, both must end up with the same pair.

@@ -5,9 +5,9 @@ They count like reports that arrived. The job has lost its supervisor only if it
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -25,12 +25,9 @@ _LOG_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class FinalReports:
-    """The remains of a supervisor in the job's folder.
+    """What a dead supervisor left: the reports in its journal, some perhaps taken before, and its last log lines.
 
-    Attributes:
-        reports: the reports in its journal, oldest first. Some may have been taken before.
-        trouble: why the journal cannot be read, "" when it can.
-        said: the last lines of its log.
+    `trouble` is why the journal cannot be read, "" when it can.
     """
 
     reports: tuple[Numbered, ...]
@@ -40,7 +37,9 @@ class FinalReports:
 
 def read_final_reports(paths: JobPaths) -> FinalReports:
     """Read what the dead supervisor left in the job's folder."""
-    said = _last_lines(paths.supervisor_log)
+    said = ""
+    with contextlib.suppress(FileNotFoundError):
+        said = "\n".join(paths.supervisor_log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
     try:
         return FinalReports(tuple(read_journal(paths.journal)), "", said)
     except msgspec.MsgspecError as wrong:
@@ -50,17 +49,9 @@ def read_final_reports(paths: JobPaths) -> FinalReports:
 def finalize(
     change: Change, job: str, left: FinalReports, progress: JobProgress | None, *, stopping: str | None
 ) -> bool:
-    """Take the final reports of the job's supervisor.
+    """Take the final reports of the supervisor of a job, which may be deleted. Return whether the job is over now.
 
-    Args:
-        change: the transaction.
-        job: its id. The job may have been deleted.
-        left: the remains of the supervisor.
-        progress: the newest received.
-        stopping: why the job is to be stopped, None when it is not.
-
-    Returns:
-        Whether the job is over now.
+    `progress` is the newest received, and `stopping` why the job is to be stopped, None when it is not.
     """
     if change.tx.job(job) is None:
         return True
@@ -77,10 +68,3 @@ def finalize(
     elif not change.row(job).state.final:
         recovery.supervisor_lost(change, job, left.said, stopping=stopping, progress=progress)
     return change.row(job).state.final
-
-
-def _last_lines(path: Path) -> str:
-    try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_LINES:])
-    except FileNotFoundError:
-        return ""

@@ -24,7 +24,7 @@ from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
 from edt_sdk.schemas.wire.control import ProcessIdentity
-from edt_server.messaging import AgentConnection, AgentLost, read_address, read_stranger
+from edt_server.messaging import AgentConnection, ConversationLost, read_address, read_stranger
 from edt_server.settings import Settings
 from edt_server.system.detached import start_detached
 from edt_server.system.private_files import make_private_dir
@@ -61,12 +61,7 @@ def check_hosts(hosts: Mapping[str, int]) -> None:
 
 
 def local_hosts(hosts: Mapping[str, int], gpus: Sequence[int] | None = None) -> tuple[Host, ...]:
-    """Return what each named host has: its share of the machine's GPUs, in their order, or of its cores.
-
-    Args:
-        hosts: name → slots.
-        gpus: of the machine, None to look.
-    """
+    """Return what each named host (name → slots) has: its share of the machine's GPUs, in order, or of its cores."""
     left = list(find_gpus() if gpus is None else gpus)
     cores, total = usable_cores(), sum(hosts.values())
     found = []
@@ -79,12 +74,7 @@ def local_hosts(hosts: Mapping[str, int], gpus: Sequence[int] | None = None) -> 
 class Hosts:
     """All named hosts of a server.
 
-    Args:
-        settings: of the service, with `local_hosts`.
-        changed: called with the hosts that are there, each time these change, from `follow` on.
-
-    Attributes:
-        stopped: true from `stop` on.
+    From `follow` on, `changed` gets the hosts that are there each time these change. `stopped` is true from `stop` on.
     """
 
     def __init__(self, settings: Settings, changed: Callable[[tuple[Host, ...]], Awaitable[None]]) -> None:
@@ -138,10 +128,7 @@ class Hosts:
         self._context.destroy(linger=0)
 
     async def place(self, preferred: Sequence[str]) -> str | None:
-        """Return the first of these hosts that is up, else any, and wait while none is up.
-
-        None when this server stops.
-        """
+        """Return the first of these hosts that is up, else any. Wait while none is up. None when this server stops."""
         while not self.stopped:
             if self._up:
                 return next((name for name in preferred if name in self._up), next(iter(self._up)))
@@ -149,11 +136,9 @@ class Hosts:
         return None
 
     async def start_supervisor(self, host: str, job: str, launch_file: Path) -> ProcessIdentity:
-        """Start a job's supervisor on a host.
+        """Start a job's supervisor on a host. EdtError when it could not be started.
 
-        Raises:
-            HostLost: the host is gone, and with it the supervisor, if it was started.
-            EdtError: it could not be started.
+        HostLost when the host is gone, and with it the supervisor, if it was started.
         """
         connection = self._up.get(host)
         if connection is None:
@@ -173,7 +158,7 @@ class Hosts:
             try:
                 address = await self._find_or_start(name)
                 await self._converse(name, address)
-            except (AgentLost, OSError) as why:
+            except (ConversationLost, OSError) as why:
                 log.warning("host %s is not there: %s", name, why)
             # A back-off, so that an agent that cannot start does not keep the machine busy.
             await asyncio.sleep(RESTART_PAUSE)
@@ -191,7 +176,7 @@ class Hosts:
                 log.info("agent of host %s started, pid=%d", name, address.identity.pid)
                 return address
             await asyncio.sleep(_POLL)
-        raise AgentLost(f"its agent did not start; see {self.folder / f'{name}.log'}")
+        raise ConversationLost(f"its agent did not start; see {self.folder / f'{name}.log'}")
 
     async def _end_stranger(self, name: str) -> None:
         """End an agent of another version, with every process below it, as when a host is lost.
@@ -256,13 +241,16 @@ class Hosts:
             if not heard:
                 # Not at the first silence, which may be this process's own: it may have been stopped.
                 send_signal(address.identity, signal.SIGKILL)
-            raise AgentLost(f"its agent has said nothing for {SILENT_PATIENCE:.0f} s") from None
-        except AgentLost:
-            raise AgentLost("its agent is gone") from None
+            raise ConversationLost(f"its agent has said nothing for {SILENT_PATIENCE:.0f} s") from None
+        except ConversationLost:
+            raise ConversationLost("its agent is gone") from None
         finally:
             pinging.cancel()
             there = self._up.pop(name, None) is not None
-            self._lose(name)
+            for key in [key for key in self._answers if key[0] == name]:
+                answer = self._answers.pop(key)
+                if not answer.done():
+                    answer.set_exception(HostLost(f"Host {name} was lost."))
             await connection.close()
             if there and not self.stopped:
                 await self._report_changes()
@@ -271,12 +259,6 @@ class Hosts:
         while True:
             connection.send("", wire.Ping())
             await asyncio.sleep(PING_INTERVAL)
-
-    def _lose(self, name: str) -> None:
-        for key in [key for key in self._answers if key[0] == name]:
-            answer = self._answers.pop(key)
-            if not answer.done():
-                answer.set_exception(HostLost(f"Host {name} was lost."))
 
     async def _report_changes(self) -> None:
         self._wake_waiters()
@@ -304,7 +286,7 @@ class Hosts:
             connection.send("", wire.Retire())
             while True:
                 await connection.receive()
-        except AgentLost:
+        except ConversationLost:
             log.info("the agent of host %s has ended", name)
         finally:
             await connection.close()

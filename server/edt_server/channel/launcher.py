@@ -1,4 +1,4 @@
-"""Start supervisors, detached from the server except that the server reaps them while it lives.
+"""Make the orders of supervisors and start them, detached from the server, which only reaps them while it lives.
 
 A supervisor has its own session and no terminal, writes to a log file of its job and holds none of the server's
 descriptors. The end, Ctrl-C or restart of the server therefore does not reach it. Messages are in `control.py`.
@@ -11,12 +11,17 @@ import subprocess
 import threading
 from pathlib import Path
 
-import zmq
+import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.catalogue.places import copy_of
+from edt_server.catalogue.training import console_arguments
 from edt_server.channel.spare_supervisors import Spare
+from edt_server.files import job_files
+from edt_server.settings import Settings
+from edt_server.store import JobRow
 from edt_server.system.detached import start_detached
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify
@@ -24,22 +29,42 @@ from edt_server.system.processes import ended, identify
 _children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
 
 
-def key_pair() -> tuple[str, str]:
-    """Make a CURVE key pair for one supervisor: (public, secret), Z85."""
-    public, secret = zmq.curve_keypair()
-    return public.decode("ascii"), secret.decode("ascii")
+def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, *, host: str, hosts_dir: str) -> Launch:
+    """Make the orders of the supervisor of an attempt from the row that was committed for it.
+
+    `secret` is its half of the row's public key, `host` the named host it runs on ("" for this machine), `hosts_dir`
+    where the addresses of hosts' agents are ("" without any).
+    """
+    paths = JobPaths(settings.data_dir, row.owner, row.id)
+    warm_start = job_files.warm_start(paths, row.spec)
+    return Launch(
+        job_id=row.id,
+        owner=row.owner,
+        attempt=row.attempt,
+        spec=msgspec.structs.replace(row.spec, args=console_arguments(row.spec, paths, warm_start)),
+        data_dir=str(settings.data_dir),
+        runtime_dir=str(settings.runtime_dir / row.id),
+        control_file=str(control_file),
+        public_key=row.public_key,
+        secret_key=secret,
+        interpreter=row.interpreter,
+        threads_per_slot=row.threads_per_slot,
+        data_fs=settings.data_fs,
+        checkpoint_interval=settings.checkpoint_interval,
+        hang_timeout=settings.hang_timeout,
+        warm_start=warm_start,
+        dataset_dir=copy_of(settings.data_dir, row.owner, row.spec),
+        host=host,
+        hosts_dir=hosts_dir,
+        standbys=settings.standby_workers,
+    )
 
 
 def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
-    """Write the orders and start the supervisor that follows them.
+    """Write the orders and start the supervisor that follows them: the spare, if there is one and it still lives.
 
-    Args:
-        orders: the orders of the supervisor.
-        spare: a spare supervisor for this job. Without one, or when it has just ended, a new process is started.
-
-    Raises:
-        Unprocessable: the job's interpreter is not there. (A missing edt_sdk shows only when the driver starts, and the
-            supervisor reports it as ERROR.)
+    Unprocessable when the job's interpreter is not there. (A missing edt_sdk shows only when the driver starts, and the
+    supervisor reports it as ERROR.)
     """
     try:
         paths = write_orders(orders)
@@ -47,7 +72,11 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
         if spare is not None:
             spare.end()
         raise
-    process = spare.process if spare is not None and spare.hand_over(paths.launch_file) else _start(paths)
+    if spare is not None and spare.hand_over(paths.launch_file):
+        process = spare.process
+    else:
+        arguments = [str(paths.launch_file)]
+        process = start_detached("edt_server.supervisor", arguments, folder=paths.job_dir, log=paths.supervisor_log)
     identity = identify(process.pid)
     _children[identity] = process
     # A supervisor that ends must be reaped, or it stays a zombie for as long as this server lives.
@@ -57,29 +86,18 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
 
 def write_orders(orders: Launch) -> JobPaths:
     """Write the orders and make their folders. Unprocessable when the interpreter is not there."""
-    check_interpreter(orders.interpreter, orders.job_id)
+    if not (os.path.isfile(orders.interpreter) and os.access(orders.interpreter, os.X_OK)):
+        raise Unprocessable(
+            f"The job's Python {orders.interpreter} does not exist or cannot be run.",
+            hint="Submit from a kernel whose environment still exists, or give another interpreter.",
+            job=orders.job_id,
+            field="python",
+        )
     paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
     make_private_dir(paths.job_dir)
     make_private_dir(Path(orders.runtime_dir))
     write_private(paths.launch_file, encode(orders))
     return paths
-
-
-def _start(paths: JobPaths) -> subprocess.Popen[bytes]:
-    return start_detached(
-        "edt_server.supervisor", [str(paths.launch_file)], folder=paths.job_dir, log=paths.supervisor_log
-    )
-
-
-def check_interpreter(interpreter: str, job_id: str) -> None:
-    """Raise Unprocessable when the path is not an executable file."""
-    if not (os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)):
-        raise Unprocessable(
-            f"The job's Python {interpreter} does not exist or cannot be run.",
-            hint="Submit from a kernel whose environment still exists, or give another interpreter.",
-            job=job_id,
-            field="python",
-        )
 
 
 async def wait_gone(identity: ProcessIdentity) -> None:

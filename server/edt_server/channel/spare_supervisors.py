@@ -49,12 +49,9 @@ class SpareKind:
 
 @dataclass(slots=True, eq=False)
 class Spare:
-    """A supervisor that waits for a job.
+    """A supervisor that waits for a job. `connection` is our end of its stdin.
 
-    Attributes:
-        process: a child of this process.
-        connection: our end of its stdin.
-        files: the files it has imported, as in `Ready.files`. None while it is still importing.
+    `files` are the files it has imported, as in `Ready.files`, None while it is still importing.
     """
 
     kind: SpareKind
@@ -94,27 +91,20 @@ class Spare:
 
 
 class SpareSupervisors:
-    """The spares of a server, all of the kind that the last job needed.
+    """The spares of a server, all of the kind that the last job needed. With `count` 0 every job starts cold.
 
-    Args:
-        count: number of spares. With 0 every job starts cold.
-        folder: working directory of the spares, with `warm.log`, their output before they have a job.
-        interpreter, threads: the kind of the first spares.
+    `warm.log` in `folder` has their output before they have a job.
     """
 
     def __init__(self, count: int, folder: Path, interpreter: str, threads: int) -> None:
         self._count = count
         self._folder = folder
         self._kind = SpareKind(interpreter, threads)
-        self._spares: list[Spare] = []
+        self.spares: list[Spare] = []
+        """The spares that wait now."""
         self._filling: asyncio.Task[None] | None = None
         self._awake = False
         self._stopped = False
-
-    @property
-    def spares(self) -> tuple[Spare, ...]:
-        """Return the spares that wait now."""
-        return tuple(self._spares)
 
     def wake(self) -> None:
         """Start the first spares, unless they were started before. For the event loop."""
@@ -132,9 +122,9 @@ class SpareSupervisors:
             log.info("job %s starts cold because its env sets %s", orders.job_id, ", ".join(names))
             return None
         self._kind, self._awake = kind, True
-        found = next((spare for spare in self._spares if spare.fits(kind)), None)
+        found = next((spare for spare in self.spares if spare.fits(kind)), None)
         if found is not None:
-            self._spares.remove(found)
+            self.spares.remove(found)
         else:
             log.info("job %s starts cold: no spare supervisor fits it", orders.job_id)
         self._fill_in(REFILL_DELAY)
@@ -146,7 +136,7 @@ class SpareSupervisors:
         if self._filling is not None:
             self._filling.cancel()
             await asyncio.wait({self._filling})
-        spares, self._spares = self._spares, []
+        spares, self.spares = self.spares, []
         await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in spares))
 
     def _fill_in(self, seconds: float) -> None:
@@ -155,14 +145,14 @@ class SpareSupervisors:
 
     async def _fill(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        kept = [spare for spare in self._spares if spare.fits(self._kind)]
-        outdated = [spare for spare in self._spares if spare not in kept]
-        self._spares = kept
+        kept = [spare for spare in self.spares if spare.fits(self._kind)]
+        outdated = [spare for spare in self.spares if spare not in kept]
+        self.spares = kept
         await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in outdated))
-        while len(self._spares) < self._count:
+        while len(self.spares) < self._count:
             try:
                 # In this thread and without an await, so that a cancelled task never leaves a spare that is not listed.
-                self._spares.append(start_spare(self._kind, self._folder))
+                self.spares.append(start_spare(self._kind, self._folder))
             except OSError as wrong:
                 log.warning("no spare supervisor: %s", wrong)
                 return

@@ -14,26 +14,16 @@ from typing import TypeVar
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
-from edt_sdk.schemas.wire.control import (
-    PROTOCOL,
-    Allocation,
-    Launch,
-    Numbered,
-    ProcessIdentity,
-    Refused,
-    StopJob,
-    SupervisorHello,
-    Welcome,
-)
+from edt_sdk.schemas.wire import control as wire
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.control import ControlServer
 from edt_server.channel.final_reports import finalize, read_final_reports
 from edt_server.channel.hosts import HostLost, Hosts
-from edt_server.channel.launcher import key_pair, launch, wait_gone, write_orders
-from edt_server.channel.orders import orders_of, refusal
+from edt_server.channel.launcher import launch, orders_of, wait_gone, write_orders
 from edt_server.channel.spare_supervisors import SpareSupervisors
 from edt_server.files import job_files
 from edt_server.ledger import Change, Changes, reports
+from edt_server.messaging import key_pair
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
 from edt_server.system.presence import FILE as PRESENCE
@@ -51,14 +41,9 @@ _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
 
 
 class Supervision:
-    """All supervisors of a service.
+    """All supervisors of a service, on this machine unless there are `hosts`.
 
-    Args:
-        settings: the settings of the service.
-        change: runs a change and commits it.
-        progressed: callback with the newest progress of a job.
-        spares: supervisors that were started in advance, None for none.
-        hosts: where supervisors are started, None for this machine.
+    `change` runs a change and commits it. `progressed` gets the newest progress of a job.
     """
 
     def __init__(
@@ -133,7 +118,7 @@ class Supervision:
         """Return the newest progress received from a job."""
         return self._progress.get(job)
 
-    def allocate(self, job: str, allocation: Allocation) -> None:
+    def allocate(self, job: str, allocation: wire.Allocation) -> None:
         """Send the job its slots. A supervisor that is not connected gets them when it connects."""
         if job in self._taking:
             # The race: this allocation was computed before the report that is being taken, and would be sent after its
@@ -146,7 +131,7 @@ class Supervision:
     def end(self, job: str, why: str) -> None:
         """Stop the job, now or as soon as its supervisor connects."""
         self._stopping[job] = why
-        self._control.send(job, StopJob(why=why))
+        self._control.send(job, wire.StopJob(why=why))
 
     def begin(self, job: str) -> None:
         """Start a supervisor for a job that has none. Calls while it starts have no effect."""
@@ -234,7 +219,7 @@ class Supervision:
 
         return await hosts.place(await self._change_until_committed(held))
 
-    async def _start(self, orders: Launch) -> ProcessIdentity:
+    async def _start(self, orders: wire.Launch) -> wire.ProcessIdentity:
         if self._hosts is not None:
             paths = await asyncio.to_thread(write_orders, orders)
             return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
@@ -243,18 +228,18 @@ class Supervision:
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
-    async def _on_hello(self, job: str, hello: SupervisorHello) -> Welcome | Refused:
-        def take(change: Change) -> Welcome | Refused:
+    async def _on_hello(self, job: str, hello: wire.SupervisorHello) -> wire.Welcome | wire.Refused:
+        def take(change: Change) -> wire.Welcome | wire.Refused:
             row = change.tx.job(job)
-            why = refusal(row, hello)
+            why = _refusal(row, hello)
             if why is not None or row is None:
-                return Refused(why=why or "")
+                return wire.Refused(why=why or "")
             if row.supervisor is None:
                 change.tx.update_job(job, supervisor=hello.identity)
-            return Welcome(protocol=PROTOCOL, acknowledged=row.last_report)
+            return wire.Welcome(protocol=wire.PROTOCOL, acknowledged=row.last_report)
 
         answer = await self._change(take)
-        if isinstance(answer, Welcome):
+        if isinstance(answer, wire.Welcome):
             self._greeted[job] = hello.attempt
             self._unheard[job] = (hello.last_report, frozenset(hello.holding))
             if job in self._heard:
@@ -270,9 +255,9 @@ class Supervision:
         row = await self._change_until_committed(allocate)
         if row is not None and row.state.final:
             # It usually waits only for the Ack of its last report. If it does not, it must still not go on.
-            self._control.send(job, StopJob(why=f"The job is {row.state.value}."))
+            self._control.send(job, wire.StopJob(why=f"The job is {row.state.value}."))
         elif job in self._stopping:
-            self._control.send(job, StopJob(why=self._stopping[job]))
+            self._control.send(job, wire.StopJob(why=self._stopping[job]))
 
     def _reconcile(self, change: Change, job: str) -> None:
         """Release the slots that were granted and revoked while the supervisor was not connected.
@@ -290,7 +275,7 @@ class Supervision:
             if slot not in holding:
                 reports.release(change, job, slot, None, None)
 
-    async def _on_report(self, job: str, numbered: Numbered) -> None:
+    async def _on_report(self, job: str, numbered: wire.Numbered) -> None:
         def take(change: Change) -> None:
             # In the writer thread: no other change can come in before this one, so an allocation that is computed from
             # here on includes this report.
@@ -313,11 +298,11 @@ class Supervision:
 
     # --- missing ------------------------------------------------------------------------------------------------------
 
-    def _watch(self, job: str, attempt: int, identity: ProcessIdentity) -> None:
+    def _watch(self, job: str, attempt: int, identity: wire.ProcessIdentity) -> None:
         task = asyncio.create_task(self._until_gone(job, attempt, identity), name=f"edt watch {job}")
         self._watchers[job] = task
 
-    async def _until_gone(self, job: str, attempt: int, identity: ProcessIdentity) -> None:
+    async def _until_gone(self, job: str, attempt: int, identity: wire.ProcessIdentity) -> None:
         since = time.monotonic()
         while True:
             await wait_gone(identity)
@@ -331,7 +316,7 @@ class Supervision:
                 break
         await self._finalize(job, attempt)
 
-    def _left_behind(self, job: str, attempt: int, identity: ProcessIdentity) -> bool:
+    def _left_behind(self, job: str, attempt: int, identity: wire.ProcessIdentity) -> bool:
         """Return whether an invisible supervisor is gone: on this machine, not connected, and without its lock file."""
         lock = self._settings.data_dir / "jobs" / job / PRESENCE
         return same_kernel(identity) and self._greeted.get(job) != attempt and not is_held(lock)
@@ -345,16 +330,14 @@ class Supervision:
         # Before the change that may launch the next attempt: what is admitted after it must not be forgotten here.
         self._control.forget(job)
         self._unheard.pop(job, None)
-        if row is None or await self._close(row):
-            await self._over(job)
-
-    async def _close(self, row: JobRow) -> bool:
-        """Take the last reports of the dead supervisor. Return True when the job is over."""
-        job = row.id
-        left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
-        return await self._change_until_committed(
-            lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
-        )
+        if row is not None:
+            left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
+            over = await self._change_until_committed(
+                lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
+            )
+            if not over:
+                return
+        await self._over(job)
 
     async def _over(self, job: str) -> None:
         """Drop what is kept for a job of which no process runs or will run."""
@@ -380,3 +363,16 @@ class Supervision:
         now = await self._change_until_committed(lambda change: change.row(row.id))
         if now.supervisor is not None:
             await self._until_gone(row.id, now.attempt, now.supervisor)
+
+
+def _refusal(row: JobRow | None, hello: wire.SupervisorHello) -> str | None:
+    """Return why the server refuses this supervisor (fencing), None when it accepts it."""
+    if row is None:
+        return "The job was deleted."
+    if hello.protocol != wire.PROTOCOL:
+        return f"The server speaks protocol {wire.PROTOCOL}, not {hello.protocol}."
+    if hello.attempt != row.attempt:
+        return f"Attempt {row.attempt} has taken the place of attempt {hello.attempt}."
+    if row.supervisor is not None and row.supervisor != hello.identity:
+        return "Another process is this job's supervisor."
+    return None

@@ -54,15 +54,9 @@ class LeaseLost(ServerUnreachable):
 
 
 class Leadership:
-    """The part of a process in the lease of a store. Blocks.
+    """The part of this process, which others reach at `url`, in the lease of a store. Blocks.
 
     One thread uses it, with two exceptions: any thread may read `confirmed`, and the heartbeat thread calls `beat`.
-
-    Args:
-        store: the store with the lease.
-        me: this process.
-        url: where the other servers reach this one.
-        pace: intervals of the lease.
     """
 
     def __init__(self, store: Store, me: ProcessIdentity, url: str, pace: LeasePace) -> None:
@@ -86,14 +80,10 @@ class Leadership:
         return now < renewed + self._pace.valid and self._pulse.unbroken_since(renewed, now)
 
     def claim(self) -> Lease | None:
-        """Take the lease unless a living process holds it.
+        """Take the lease unless a living process holds it. Return the holder's lease, None when this process has it.
 
-        Returns:
-            None when this process holds it now, else the lease of the holder.
-
-        Raises:
-            StoreError: the store cannot be read or written to. A leader that was stopped in the middle of a transaction
-                may hold the store's lock. The error names that process then.
+        StoreError when the store cannot be read or written to. A leader that was stopped in the middle of a transaction
+        may hold the store's lock. The error names that process then.
         """
         found = self._store.lease(LEASE)
         why = "" if found is None else self._reason_expired(found)
@@ -185,13 +175,9 @@ class Leadership:
 class LeaderElection:
     """A server's view of the election: it leads, or it knows the leader.
 
-    Args:
-        store: open. Its owner closes it after `stop`.
-        me: this process.
-        url: where the other servers reach this one.
-        pace: see `Leadership`.
-        on_lead: callback when this server starts to lead, with the store that only a leader may write to.
-        on_resign: callback when it stops leading, also when the loss of the lease interrupted `on_lead`.
+    `on_lead` is called when this server starts to lead, with the store that only a leader may write to. `on_resign` is
+    called when it stops leading, also when the loss of the lease interrupted `on_lead`. The owner of `store` closes it
+    after `stop`.
     """
 
     def __init__(
@@ -307,7 +293,7 @@ class LeaderElection:
         self._notify()
         # Renewals start before `on_lead`: starting a service can take longer than a lease is valid.
         self._lost.clear()
-        self._keeper = _Keeper(self._leadership, self._pace.renew, self._notify_from_thread)
+        self._keeper = _Keeper(self._leadership, self._pace.renew, self._notify)
         self._keeper.start()
         try:
             await self._on_lead(self._leadership.guarded())
@@ -336,25 +322,15 @@ class LeaderElection:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _notify_from_thread(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so no request waits any more
-            loop.call_soon_threadsafe(self._notify)
-
 
 class _Keeper:
     """Renews a lease in time, and at once when this process may have been stopped.
 
-    Threads, not tasks: an event loop that is blocked for seconds must not lose the lease.
-
-    Args:
-        leadership: the lease.
-        every: seconds between renewals.
-        notify: called from a thread after each renewal, also after a failed one, with the loop that made this object.
+    Threads, not tasks: an event loop that is blocked for seconds must not lose the lease. `notify` is called on
+    the event loop after each renewal, also after a failed one.
     """
 
-    def __init__(
-        self, leadership: Leadership, every: float, notify: Callable[[asyncio.AbstractEventLoop], None]
-    ) -> None:
+    def __init__(self, leadership: Leadership, every: float, notify: Callable[[], None]) -> None:
         self._leadership = leadership
         self._every = every
         self._notify = notify
@@ -395,14 +371,13 @@ class _Keeper:
                 return
             try:
                 self.lost = not self._leadership.renew()
+                self.trouble = None
             except StoreError as wrong:
                 if str(wrong) != str(self.trouble):
                     log.warning("the lease could not be renewed: %s", wrong)
                 self.trouble = wrong
-                self._notify(self._loop)
-                continue
-            self.trouble = None
             # Also after a success: a request may have started to wait while the lease was unconfirmed.
-            self._notify(self._loop)
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so no request waits any more
+                self._loop.call_soon_threadsafe(self._notify)
             if self.lost:
                 return

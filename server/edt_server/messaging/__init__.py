@@ -5,8 +5,19 @@ Never: what the messages mean. Their structs are in `edt_sdk.schemas.wire`.
 Read first: `gatekeeper.py` (which keys may connect), then `encrypted_socket.py`.
 """
 
-from edt_server.messaging.agent_client import AgentConnection, AgentLost, read_address, read_stranger
-from edt_server.messaging.encrypted_socket import dealer
+from edt_server.messaging.agent_client import AgentConnection, read_address, read_stranger, read_struct
+from edt_server.messaging.encrypted_socket import Conversation, ConversationLost, key_pair, listen, send_now
 from edt_server.messaging.gatekeeper import Gatekeeper
 
-__all__ = ["AgentConnection", "AgentLost", "Gatekeeper", "dealer", "read_address", "read_stranger"]
+__all__ = [
+    "AgentConnection",
+    "Conversation",
+    "ConversationLost",
+    "Gatekeeper",
+    "key_pair",
+    "listen",
+    "read_address",
+    "read_stranger",
+    "read_struct",
+    "send_now",
+]

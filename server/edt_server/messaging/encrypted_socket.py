@@ -1,13 +1,19 @@
-"""Connect the client's end of a conversation over ZeroMQ with CURVE: a socket, and a monitor that reports its loss.
+"""Talk over ZeroMQ with CURVE: the socket that serves clients, and the client's end of one conversation.
 
-Both sides identify each other by their keys. ZeroMQ reconnects by itself, to any process that listens there by then. So
-the user of this socket takes the first sign of a reconnect for the end of the conversation.
+Both sides identify each other by their keys.
 """
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import zmq
 import zmq.asyncio
+from zmq.utils.monitor import recv_monitor_message
+
+from edt_sdk.schemas.wire.agent import AgentAddress
+from edt_sdk.schemas.wire.control import ServerAddress
 
 # Each of these means that the other side is not, or no longer, the one that was connected to.
 _LOST = (
@@ -20,26 +26,84 @@ _LOST = (
 )
 
 
-def dealer(
-    context: zmq.asyncio.Context, *, server_key: str, public_key: str, secret_key: str, linger: int
-) -> tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]:
-    """Return an unconnected socket and its monitor. The monitor's first message means that the other side is gone.
+def key_pair() -> tuple[str, str]:
+    """Make a CURVE key pair: (public, secret), Z85."""
+    public, secret = zmq.curve_keypair()
+    return public.decode("ascii"), secret.decode("ascii")
 
-    Args:
-        context: the ZeroMQ context of the event loop.
-        server_key: the public key of the other side.
-        public_key: of this side.
-        secret_key: of this side.
-        linger: milliseconds to deliver what was sent once the socket is closed.
+
+def listen(context: zmq.asyncio.Context, interface: str, keys: tuple[str, str]) -> tuple[zmq.asyncio.Socket, str]:
+    """Return a socket that serves clients on a port of the interface, and its endpoint. ZMQError when it cannot."""
+    socket = context.socket(zmq.ROUTER)
+    socket.linger = 0
+    socket.curve_server = True
+    socket.curve_publickey, socket.curve_secretkey = (key.encode("ascii") for key in keys)
+    _set_heartbeat(socket)
+    try:
+        socket.bind(f"tcp://{interface}:*")
+    except zmq.ZMQError:
+        socket.close()
+        raise
+    return socket, socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def send_now(socket: zmq.asyncio.Socket, *frames: bytes) -> BaseException | None:
+    """Send without waiting. Return why that is not possible now, None when it was."""
+    sent = cast(asyncio.Future[object], socket.send_multipart(frames, flags=zmq.DONTWAIT))
+    # With DONTWAIT the result is known when the call returns. Reading the exception marks it as seen, or asyncio would
+    # log it.
+    return sent.exception()
+
+
+class ConversationLost(Exception):
+    """The other side of a conversation is not there, or is gone."""
+
+
+class Conversation:
+    """The client's end of a conversation, until it is lost.
+
+    ZeroMQ reconnects by itself, to any process that listens there by then. So the first sign of a reconnect ends the
+    conversation. The keys are of this side. Once closed, it has `linger` ms to deliver what was sent.
     """
-    socket = context.socket(zmq.DEALER)
-    socket.linger = linger
-    socket.curve_serverkey = server_key.encode("ascii")
-    socket.curve_publickey = public_key.encode("ascii")
-    socket.curve_secretkey = secret_key.encode("ascii")
-    # Heartbeats, in ms: the loss of a peer that closes no connection would otherwise go unnoticed.
+
+    def __init__(
+        self, context: zmq.asyncio.Context, address: ServerAddress | AgentAddress, keys: tuple[str, str], *, linger: int
+    ) -> None:
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = linger
+        self.socket.curve_serverkey = address.public_key.encode("ascii")
+        self.socket.curve_publickey, self.socket.curve_secretkey = (key.encode("ascii") for key in keys)
+        _set_heartbeat(self.socket)
+        monitor = self.socket.get_monitor_socket(_LOST)
+        assert monitor is not None
+        self._monitor = monitor
+        self._lost = asyncio.ensure_future(recv_monitor_message(monitor))
+        self.socket.connect(address.endpoint)
+
+    async def receive(self) -> list[bytes]:
+        """Return the frames of the next message. ConversationLost when there will be none."""
+        data = asyncio.ensure_future(self.socket.recv_multipart())
+        try:
+            await asyncio.wait([data, self._lost], return_when=asyncio.FIRST_COMPLETED)
+            if not data.done():
+                raise ConversationLost
+            frames: list[bytes] = data.result()
+            return frames
+        except zmq.ZMQError as wrong:
+            raise ConversationLost(str(wrong)) from wrong
+        finally:
+            data.cancel()
+
+    async def close(self) -> None:
+        """End the conversation. What was sent is delivered if the other side is there."""
+        self._lost.cancel()
+        await asyncio.wait({self._lost})
+        self.socket.disable_monitor()
+        self._monitor.close()
+        self.socket.close()
+
+
+def _set_heartbeat(socket: zmq.asyncio.Socket) -> None:
+    # In ms: the loss of a peer that closes no connection would otherwise go unnoticed.
     socket.heartbeat_ivl = 2000
     socket.heartbeat_timeout = 10000
-    monitor = socket.get_monitor_socket(_LOST)
-    assert monitor is not None
-    return socket, monitor

@@ -23,40 +23,31 @@ def read_journal(path: Path) -> list[Numbered]:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
-    reports: list[Numbered] = []
-    for line in lines[:-1]:
-        reports.append(_decode(line))
-    return reports
+    return [_decode(line) for line in lines[:-1]]
 
 
 class Journal:
     """Append reports, and know which of them are acknowledged."""
 
     def __init__(self, path: Path) -> None:
-        self._reports = read_journal(path)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        _drop_torn_line(self._descriptor)
-        self._acknowledged = 0
-
-    @property
-    def reports(self) -> tuple[Numbered, ...]:
+        self.reports = read_journal(path)
         """All reports, with the reports of earlier attempts."""
-        return tuple(self._reports)
+        self.acknowledged = 0
+        """The highest number that a server has committed, as far as is known here."""
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # Cut off the half line of a writer that died, so that the next report starts a line.
+        data = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
+        os.ftruncate(self._descriptor, data.rfind(b"\n") + 1)
 
     @property
     def last(self) -> int:
         """Number of the newest report, 0 when there is none."""
-        return self._reports[-1].number if self._reports else 0
-
-    @property
-    def acknowledged(self) -> int:
-        """The highest number that a server has committed, as far as is known here."""
-        return self._acknowledged
+        return self.reports[-1].number if self.reports else 0
 
     @property
     def delivered(self) -> bool:
         """True when every report is acknowledged."""
-        return self._acknowledged >= self.last
+        return self.acknowledged >= self.last
 
     def append(self, report: Numbered) -> None:
         """Write a report. Its number is `last` + 1."""
@@ -65,27 +56,20 @@ class Journal:
         # One write, so that a crash leaves at most the last line torn. The file is complete before the report is sent
         # (decision 003).
         os.write(self._descriptor, encode(report) + b"\n")
-        self._reports.append(report)
+        self.reports.append(report)
 
     def acknowledge(self, number: int) -> None:
         """Record that the reports up to `number` are committed. Numbers may repeat or be out of order."""
-        self._acknowledged = max(self._acknowledged, min(number, self.last))
+        self.acknowledged = max(self.acknowledged, min(number, self.last))
 
     def welcome(self, number: int) -> None:
-        """Record the last committed report of a new server, which may have lost later ones."""
-        # May go back: a new server may have lost later reports, and gets them again.
-        self._acknowledged = min(number, self.last)
+        """Record the last committed report of a new server. It may have lost later ones, and gets them again."""
+        self.acknowledged = min(number, self.last)
 
     def open_reports(self) -> list[Numbered]:
         """Return the unacknowledged reports, in order."""
-        return [report for report in self._reports if report.number > self._acknowledged]
+        return [report for report in self.reports if report.number > self.acknowledged]
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
-
-
-def _drop_torn_line(descriptor: int) -> None:
-    """Cut off the half line of a writer that died, so that the next report starts a line."""
-    data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-    os.ftruncate(descriptor, data.rfind(b"\n") + 1)

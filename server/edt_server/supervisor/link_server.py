@@ -18,17 +18,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError
-from edt_sdk.schemas.wire.link import (
-    Downward,
-    DriverHello,
-    Failed,
-    Scaled,
-    TrainRequest,
-    Upward,
-    WorkerHello,
-    decode_upward,
-    encode,
-)
+from edt_sdk.schemas.wire import link
 from edt_server.supervisor.state_machines.events import DRIVER
 
 log = logging.getLogger(__name__)
@@ -43,11 +33,8 @@ _UCRED = struct.Struct("3i")
 class LinkServer:
     """The connections of the driver and the workers, by their key.
 
-    Args:
-        path: the socket. An existing file is replaced.
-        leader: returns the key of the process that leads a session, None when it belongs to no process of the job.
-        on_message: a callback for each message, the hello included.
-        on_lost: a callback for a closed connection of a process, with the reason.
+    `leader` returns the key of the process that leads a session, None when it belongs to no process of the job.
+    `on_message` gets each message, the hello included, and `on_lost` the reason when a connection has closed.
     """
 
     def __init__(
@@ -55,7 +42,7 @@ class LinkServer:
         path: Path,
         *,
         leader: Callable[[int], int | None],
-        on_message: Callable[[int, Upward], None],
+        on_message: Callable[[int, link.Upward], None],
         on_lost: Callable[[int, str], None],
     ) -> None:
         self._path = path
@@ -87,12 +74,12 @@ class LinkServer:
             await closed.wait()
         self._path.unlink(missing_ok=True)
 
-    def send(self, key: int, message: Downward) -> bool:
+    def send(self, key: int, message: link.Downward) -> bool:
         """Send to a process. Return False when it has no link (its exit will be seen)."""
         writer = self._writers.get(key)
         if writer is None or writer.is_closing():
             return False
-        writer.write(encode(message))
+        writer.write(link.encode(message))
         return True
 
     def forget(self, key: int) -> None:
@@ -142,11 +129,11 @@ class LinkServer:
                 line = await reader.readline()
                 if not line.endswith(b"\n"):
                     return "it closed the connection"
-                message = decode_upward(line)
+                message = link.decode_upward(line)
             except (ValueError, msgspec.MsgspecError) as wrong:
                 log.warning("nonsense on the link, process=%d: %s", key, type(wrong).__name__)
                 return "it sent something that is no message"
-            if _speaker(message) != key or isinstance(message, DriverHello | WorkerHello) == greeted:
+            if _speaker(message) != key or isinstance(message, link.DriverHello | link.WorkerHello) == greeted:
                 log.warning("message out of place on the link, process=%d: %s", key, type(message).__name__)
                 return f"it sent a {type(message).__name__} that is not its own to send"
             greeted = True
@@ -165,9 +152,9 @@ class LinkServer:
             return None
 
 
-def _speaker(message: Upward) -> int:
+def _speaker(message: link.Upward) -> int:
     match message:
-        case DriverHello() | TrainRequest() | Scaled() | Failed(worker=None):
+        case link.DriverHello() | link.TrainRequest() | link.Scaled() | link.Failed(worker=None):
             return DRIVER
         case _:
             assert message.worker is not None

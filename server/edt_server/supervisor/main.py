@@ -20,64 +20,32 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.torchrun import TorchrunOptions
-from edt_sdk.schemas.wire import pulse
 from edt_sdk.schemas.wire.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.processes.children import Children
 from edt_server.supervisor.processes.forker import Forker
-from edt_server.supervisor.processes.leftovers import end_leftovers
-from edt_server.supervisor.processes.liveness import observe, pulse_file
+from edt_server.supervisor.processes.liveness import newest_updates, observe, pulse_file
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
+from edt_server.supervisor.processes.memory_left import memory_is_scarce, room_for_another
 from edt_server.supervisor.processes.ports import RunPorts
-from edt_server.supervisor.processes.predecessors import Predecessors
-from edt_server.supervisor.processes.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
+from edt_server.supervisor.processes.predecessors import Predecessors, end_leftovers
+from edt_server.supervisor.processes.standby_processes import StandbyProcesses
 from edt_server.supervisor.processes.zygote import ZygoteProcess
-from edt_server.supervisor.programs.environment import JobEnvironment, make_folders
+from edt_server.supervisor.programs.environment import MASTER, JobEnvironment, make_folders
 from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
-from edt_server.supervisor.programs.variables import MASTER
 from edt_server.supervisor.remote_workers import RemoteWorkers
 from edt_server.supervisor.reporter import Reporter
+from edt_server.supervisor.state_machines import events
 from edt_server.supervisor.state_machines.elastic_agents import ElasticAgents
-from edt_server.supervisor.state_machines.events import (
-    DRIVER,
-    Acknowledged,
-    Allocated,
-    AssignStandby,
-    End,
-    Event,
-    Exited,
-    Finish,
-    Gather,
-    Gathered,
-    Hung,
-    Instruction,
-    Kill,
-    LinkLost,
-    MemoryScarce,
-    Note,
-    NotStarted,
-    Publish,
-    Received,
-    Recheck,
-    Rechecked,
-    Refuse,
-    SendMessage,
-    SendReport,
-    StartDriver,
-    Started,
-    StartStandby,
-    StartTask,
-    StartWorker,
-    Stop,
-)
+from edt_server.supervisor.state_machines.events import DRIVER
 from edt_server.supervisor.state_machines.history import History, history_of
 from edt_server.supervisor.state_machines.membership import JobMembership
 from edt_server.supervisor.state_machines.plain import Plain
 from edt_server.supervisor.state_machines.standbys import NOWHERE
-from edt_server.supervisor.state_machines.tails import stream_tail
 from edt_server.supervisor.state_machines.watchdog import Watchdog
+from edt_server.supervisor.state_machines.wording import stream_tail
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.system.presence import FILE as PRESENCE
 from edt_server.system.presence import announce
@@ -100,13 +68,7 @@ DELIVERY_PATIENCE = 60.0
 
 
 class Supervisor:
-    """The supervisor of a job.
-
-    Args:
-        orders: what to supervise.
-        umask: for the job's processes. The supervisor's own files are private to this account.
-        zygote: a zygote that was started already and fits the job.
-    """
+    """The supervisor of a job. `umask` is for its processes, and `zygote` was started already and fits the job."""
 
     def __init__(self, orders: Launch, *, umask: int, zygote: ZygoteProcess | None = None) -> None:
         self._orders = orders
@@ -144,8 +106,8 @@ class Supervisor:
         self._link = LinkServer(
             link,
             leader=self._children.leader,
-            on_message=lambda key, message: self._feed(Received(key, message)),
-            on_lost=lambda key, why: self._feed(LinkLost(key, why)),
+            on_message=lambda key, message: self._feed(events.Received(key, message)),
+            on_lost=lambda key, why: self._feed(events.LinkLost(key, why)),
         )
         self._reporter = Reporter(
             orders,
@@ -155,7 +117,7 @@ class Supervisor:
             on_message=self._on_server_message,
         )
         self._ports = RunPorts(MASTER)
-        self._events: deque[Event] = deque()
+        self._events: deque[events.MachineEvent] = deque()
         # No event is handled before all processes of an earlier attempt are gone. Until then events are queued.
         self._feeding = True
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -166,7 +128,8 @@ class Supervisor:
         """Supervise until the job is over and reported."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
+            stop = events.Stop(f"The job's supervisor was told to end ({number.name}).")
+            loop.add_signal_handler(number, self._feed, stop)
         tasks = [
             asyncio.create_task(self._report(), name="reporter"),
             asyncio.create_task(self._sample(), name="sampler"),
@@ -203,7 +166,7 @@ class Supervisor:
                     await asyncio.to_thread(end_leftovers, self._orders.job_id)
                 await self._link.start()
         except (EdtError, OSError) as wrong:
-            self._feed(NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
+            self._feed(events.NotStarted(DRIVER, f"The job's folders could not be prepared: {wrong}"))
         self._prepared.set()
         self._feeding = False
         self._pump()
@@ -241,17 +204,17 @@ class Supervisor:
             here = {worker: pid for worker, pid in machine.processes.items() if not remote.has(worker)}
             seen = observe(here, machine.taking_part, self._runtime_dir, now) + remote.observe(machine.taking_part, now)
             for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
-                self._feed(Hung(hang.worker, hang.why))
+                self._feed(events.Hung(hang.worker, hang.why))
             if self._standbys and memory_is_scarce():
-                self._feed(MemoryScarce())
+                self._feed(events.MemoryScarce())
 
     # --- events in ----------------------------------------------------------------------------------------------------
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: events.MachineEvent) -> None:
         self._events.append(event)
-        if isinstance(event, Stop):
+        if isinstance(event, events.Stop):
             self._predecessors.hurry()
-        elif isinstance(event, Refuse):
+        elif isinstance(event, events.Refuse):
             self._predecessors.give_up()
         if not self._feeding:
             self._pump()
@@ -276,11 +239,11 @@ class Supervisor:
         match message:
             case Allocation(version=version, slots=slots, asked=asked):
                 log.info("allocation %d: slots %s", version, [slot.id for slot in slots])
-                self._feed(Allocated(version, slots, asked))
+                self._feed(events.Allocated(version, slots, asked))
             case Ack(number=number):
-                self._feed(Acknowledged(number))
+                self._feed(events.Acknowledged(number))
             case StopJob(why=why):
-                self._feed(Stop(why))
+                self._feed(events.Stop(why))
             case Refused(why=why):
                 log.error("refused by the server: %s", why)
                 self._refuse(why)
@@ -288,10 +251,7 @@ class Supervisor:
     def _refuse(self, why: str) -> None:
         if not self._refused.is_set():
             self._refused.set()
-            self._feed(Refuse(why))
-
-    def _on_signal(self, number: signal.Signals) -> None:
-        self._feed(Stop(f"The job's supervisor was told to end ({number.name})."))
+            self._feed(events.Refuse(why))
 
     async def _before_reap(self, key: int) -> None:
         # The last messages before the exit: a worker that failed has sent why, and Exited must come after it.
@@ -306,70 +266,62 @@ class Supervisor:
         words = stream_tail(self._paths.streams_dir, stream_name(key))
         self._link.forget(key)
         self._standbys.ended(key)
-        updates = self._updates_now()
+        updates = newest_updates(self._machine.processes, self._runtime_dir)
         pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
-        self._feed(Exited(key, code, signals, words, updates))
+        self._feed(events.Exited(key, code, signals, words, updates))
 
     def _exited_remotely(self, key: int, code: int, signals: tuple[int, ...], updates: int | None) -> None:
         self._index.sample(time.time())
         log.info("process ended, process=%d code=%d", key, code)
-        self._feed(Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
-
-    def _updates_now(self) -> int | None:
-        """Return the highest number of committed updates of all heartbeats: reports may be half a second old."""
-        beats = [pulse.read(pulse_file(self._runtime_dir, worker)) for worker in self._machine.processes]
-        return max((beat.updates for beat in beats if beat is not None), default=None)
+        self._feed(events.Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
 
     # --- instructions out ---------------------------------------------------------------------------------------------
 
-    def _follow(self, instruction: Instruction) -> None:
+    def _follow(self, instruction: events.Instruction) -> None:
         match instruction:
-            case StartDriver():
+            case events.StartDriver():
                 self._start(DRIVER, None)
-            case StartWorker(worker=worker, slot=slot, others=others):
-                self._start(worker, slot, self._unit_of(slot, others))
-            case StartStandby(worker=worker):
+            case events.StartWorker(worker=worker, slot=slot, others=others):
+                # What an agent of a torchrun job holds.
+                agent = isinstance(self._machine, ElasticAgents)
+                self._start(worker, slot, Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None)
+            case events.StartStandby(worker=worker):
                 if room_for_another(self._machine.processes.values()):
                     self._start(worker, NOWHERE, standby=True)
                 else:
-                    self._feed(NotStarted(worker, "there is little memory left"))
-            case AssignStandby(worker=worker, slot=slot):
+                    self._feed(events.NotStarted(worker, "there is little memory left"))
+            case events.AssignStandby(worker=worker, slot=slot):
                 log.info("standby has a slot, process=%d slot=%s", worker, slot.id)
                 self._standbys.assign(worker)
-            case StartTask(worker=worker, task=task):
+            case events.StartTask(worker=worker, task=task):
                 self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
-            case End(process=process, patience=patience):
+            case events.End(process=process, patience=patience):
                 (self._remote if self._remote.has(process) else self._children).end(process, patience)
-            case Kill(process=process, patience=patience):
+            case events.Kill(process=process, patience=patience):
                 (self._remote if self._remote.has(process) else self._children).kill(process, patience)
-            case Gather(generation=generation):
-                self._later(GATHER_FOR, Gathered(generation))
-            case Recheck(generation=generation):
-                self._later(RECHECK_AFTER_REMOTE if self._remote.used else RECHECK_AFTER, Rechecked(generation))
-            case SendMessage(process=process, message=message):
+            case events.Gather(generation=generation):
+                self._later(GATHER_FOR, events.Gathered(generation))
+            case events.Recheck(generation=generation):
+                self._later(RECHECK_AFTER_REMOTE if self._remote.used else RECHECK_AFTER, events.Rechecked(generation))
+            case events.SendMessage(process=process, message=message):
                 if not (self._remote if self._remote.has(process) else self._link).send(process, message):
                     log.warning("%s not sent, process=%d has no link", type(message).__name__, process)
-            case SendReport(number=number, report=report):
+            case events.SendReport(number=number, report=report):
                 log.info("report %d: %s", number, report)
                 self._reporter.report(number, report)
-            case Publish(progress=progress):
+            case events.Publish(progress=progress):
                 self._reporter.progress(progress)
-            case Note(text=text):
+            case events.Note(text=text):
                 log.warning("%s", text)
-            case Finish(over=over):
+            case events.Finish(over=over):
                 if over:
                     remove_memory_folder(self._job.memory_dir)
                 self._remote.farewell(over=over)
                 if not self._over.done():
                     self._over.set_result(None)
 
-    def _later(self, seconds: float, event: Event) -> None:
+    def _later(self, seconds: float, event: events.MachineEvent) -> None:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
-
-    def _unit_of(self, slot: Slot, others: tuple[Slot, ...]) -> Task | None:
-        """Return what an agent of a torchrun job holds, None for a worker."""
-        agent = isinstance(self._machine, ElasticAgents)
-        return Task(run=0, rank=0, world=1, slots=(slot, *others)) if agent else None
 
     def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, standby: bool = False) -> None:
         # A machine that was divided into named hosts before, and is not any more, still hosts those slots.
@@ -381,17 +333,17 @@ class Supervisor:
         def started(pid: int) -> None:
             log.info("process started, process=%d pid=%d slot=%s", key, pid, slot.id if slot else None)
             self._standbys.started(key, pid)
-            self._feed(Started(key, pid))
+            self._feed(events.Started(key, pid))
 
         try:
             program = program_of(self._job, key, slot, self._umask, self._predecessors.descriptor, task=task)
         except OSError as wrong:
-            self._feed(NotStarted(key, str(wrong)))
+            self._feed(events.NotStarted(key, str(wrong)))
             return
 
         def failed(why: str) -> None:
             self._standbys.ended(key)
-            self._feed(NotStarted(key, why))
+            self._feed(events.NotStarted(key, why))
 
         if standby:
             program = self._standbys.hidden(key, program)

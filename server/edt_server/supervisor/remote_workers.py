@@ -20,36 +20,31 @@ from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, Slot
 from edt_sdk.schemas.wire.link import Downward
 from edt_sdk.schemas.wire.pulse import Beat, Phase
 from edt_sdk.schemas.wire.task import Task
-from edt_server.messaging import AgentConnection, AgentLost, read_address
-from edt_server.supervisor.state_machines.events import Event, Hung, LinkLost, NotStarted, Received, Started
+from edt_server.messaging import AgentConnection, ConversationLost, read_address
+from edt_server.supervisor.state_machines.events import Hung, LinkLost, MachineEvent, NotStarted, Received, Started
 from edt_server.supervisor.state_machines.watchdog import Observation
 
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _ANSWER_PATIENCE = 30.0
+Feed = Callable[[MachineEvent], None]
 Exit = Callable[[int, int, tuple[int, ...], int | None], None]
 
 
 class RemoteWorkers:
     """The outposts of an attempt, by host.
 
-    Args:
-        orders: the supervisor's orders.
-        launch_file: the file with the orders.
-        identity: the supervisor's identity.
-        feed: called with each event.
-        exited: called with the exit of a worker: number, exit code, signals it was sent, updates it knew of.
+    `feed` gets each event, and `exited` a worker's exit: number, exit code, signals it was sent, updates it knew of.
     """
 
-    def __init__(
-        self, orders: Launch, launch_file: Path, identity: ProcessIdentity, feed: Callable[[Event], None], exited: Exit
-    ) -> None:
+    def __init__(self, orders: Launch, launch_file: Path, identity: ProcessIdentity, feed: Feed, exited: Exit) -> None:
+        self.job_id = orders.job_id
+        self.feed = feed
+        self.exited = exited
         self._orders = orders
         self._launch_file = launch_file
         self._identity = identity
-        self._feed = feed
-        self._exited = exited
         self._context: zmq.asyncio.Context | None = None
         self._hosts: dict[str, _Host] = {}
         self._number = 0
@@ -69,7 +64,7 @@ class RemoteWorkers:
         if host is None:
             if self._context is None:
                 self._context = zmq.asyncio.Context()
-            host = self._hosts[slot.host] = _Host(slot.host, self._converse, self._feed, self._exited)
+            host = self._hosts[slot.host] = _Host(slot.host, self)
         host.start(wire.StartProcess(worker=worker, slot=slot, task=task))
 
     def end(self, worker: int, patience: float) -> None:
@@ -111,7 +106,7 @@ class RemoteWorkers:
     def _of(self, worker: int) -> _Host | None:
         return next((host for host in self._hosts.values() if worker in host.workers), None)
 
-    def _converse(self, name: str) -> tuple[AgentConnection, wire.StartOutpost, str] | None:
+    def converse(self, name: str) -> tuple[AgentConnection, wire.StartOutpost] | None:
         """Return a new conversation with a host's agent and its first message, None when there is no agent."""
         address = read_address(Path(self._orders.hosts_dir), name)
         if address is None or self._context is None:
@@ -123,28 +118,19 @@ class RemoteWorkers:
             number=self._number,
             supervisor=self._identity,
         )
-        return AgentConnection(self._context, address), order, self._orders.job_id
+        return AgentConnection(self._context, address), order
 
 
 class _Host:
     """Another host: the workers wanted there, the workers that run there, and the conversation with its agent."""
 
-    def __init__(
-        self,
-        name: str,
-        converse: Callable[[str], tuple[AgentConnection, wire.StartOutpost, str] | None],
-        feed: Callable[[Event], None],
-        exited: Exit,
-    ) -> None:
+    def __init__(self, name: str, job: RemoteWorkers) -> None:
         self._name = name
-        self._converse = converse
-        self._feed = feed
-        self._exited = exited
+        self._job = job
         self._wanted: dict[int, wire.StartProcess] = {}
         self._there: set[int] = set()
         self._seen: dict[int, Observation] = {}
         self._connection: AgentConnection | None = None
-        self._job = ""
         self._needed = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"host {name}")
 
@@ -166,13 +152,13 @@ class _Host:
         del self._wanted[worker]
         loop = asyncio.get_running_loop()
         # Later, because the caller is still changing the state that led to this.
-        loop.call_soon(self._exited, worker, -signal.SIGTERM, (int(signal.SIGTERM),), None)
+        loop.call_soon(self._job.exited, worker, -signal.SIGTERM, (int(signal.SIGTERM),), None)
         return True
 
     def send(self, message: wire.ToOutpost) -> bool:
         if self._connection is None:
             return False
-        self._connection.send(self._job, message)
+        self._connection.send(self._job.job_id, message)
         return True
 
     def observe(self, taking_part: Collection[int]) -> list[Observation]:
@@ -197,24 +183,24 @@ class _Host:
             if not self._wanted:
                 self._needed.clear()
                 pause = _FIRST_PAUSE
-            elif (begun := self._converse(self._name)) is not None and await self._talk(*begun):
+            elif (begun := self._job.converse(self._name)) is not None and await self._talk(*begun):
                 pause = _FIRST_PAUSE
             else:
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_PAUSE, pause * 2)
 
-    async def _talk(self, connection: AgentConnection, order: wire.StartOutpost, job: str) -> bool:
+    async def _talk(self, connection: AgentConnection, order: wire.StartOutpost) -> bool:
         """Hold a conversation until it is lost. Return False when there was none."""
         why = f"was lost with host {self._name}"
         try:
-            connection.send(job, order)
+            connection.send(self._job.job_id, order)
             async with asyncio.timeout(_ANSWER_PATIENCE):
                 _, answer = await connection.receive()
             if not isinstance(answer, wire.OutpostStarted) or not answer.pid:
                 self._refused(answer)
                 return False
             log.info("host %s: outpost %d started, pid=%d", self._name, order.number, answer.pid)
-            self._connection, self._job = connection, job
+            self._connection = connection
             wanted, self._wanted = self._wanted, {}
             for start in wanted.values():
                 self._order(start)
@@ -224,7 +210,7 @@ class _Host:
                     why = f"was lost with the process on host {self._name} that looked after it"
                     return True
                 self._hear(message)
-        except (AgentLost, TimeoutError):
+        except (ConversationLost, TimeoutError):
             return self._connection is not None
         except asyncio.CancelledError:
             self._there.clear()  # they are not lost: the job is over
@@ -239,7 +225,7 @@ class _Host:
         why = answer.why if isinstance(answer, wire.OutpostStarted) else f"a {type(answer).__name__} came instead"
         wanted, self._wanted = self._wanted, {}
         for worker in wanted:
-            self._feed(NotStarted(worker, f"host {self._name} could not start anything for the job: {why}"))
+            self._job.feed(NotStarted(worker, f"host {self._name} could not start anything for the job: {why}"))
 
     def _lose(self, why: str) -> None:
         lost = sorted(self._there)
@@ -249,25 +235,25 @@ class _Host:
         self._seen.clear()
         for worker in lost:
             # Before the exit, so that the loss counts as caused from outside and not by the job's code.
-            self._feed(Hung(worker, why))
-            self._exited(worker, -signal.SIGKILL, (), None)
+            self._job.feed(Hung(worker, why))
+            self._job.exited(worker, -signal.SIGKILL, (), None)
 
     def _hear(self, message: wire.FromAgent | wire.FromOutpost) -> None:
         match message:
             case wire.ProcessStarted(worker=worker, pid=pid) if worker in self._there:
                 log.info("process started, process=%d pid=%d host=%s", worker, pid, self._name)
-                self._feed(Started(worker, pid))
+                self._job.feed(Started(worker, pid))
             case wire.ProcessNotStarted(worker=worker, why=why) if worker in self._there:
                 self._there.discard(worker)
-                self._feed(NotStarted(worker, why))
+                self._job.feed(NotStarted(worker, why))
             case wire.ProcessSaid(worker=worker, message=said) if worker in self._there:
-                self._feed(Received(worker, said))
+                self._job.feed(Received(worker, said))
             case wire.ProcessSilent(worker=worker, why=why) if worker in self._there:
-                self._feed(LinkLost(worker, why))
+                self._job.feed(LinkLost(worker, why))
             case wire.ProcessExited(worker=worker) as end if worker in self._there:
                 self._there.discard(worker)
                 self._seen.pop(worker, None)
-                self._exited(worker, end.code, end.signals, end.updates)
+                self._job.exited(worker, end.code, end.signals, end.updates)
             case wire.Seen(vitals=vitals):
                 now = asyncio.get_running_loop().time()
                 self._seen = {vital.worker: _observation(vital, now) for vital in vitals}

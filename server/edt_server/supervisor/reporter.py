@@ -16,25 +16,10 @@ from pathlib import Path
 import msgspec
 import zmq
 import zmq.asyncio
-from zmq.utils.monitor import recv_monitor_message
 
 from edt_sdk.schemas.job import JobProgress
-from edt_sdk.schemas.wire.control import (
-    PROTOCOL,
-    Ack,
-    Launch,
-    Numbered,
-    ProcessIdentity,
-    ProgressReport,
-    Report,
-    ServerAddress,
-    SupervisorHello,
-    ToSupervisor,
-    Welcome,
-    decode_to_supervisor,
-    encode,
-)
-from edt_server.messaging import dealer
+from edt_sdk.schemas.wire import control
+from edt_server.messaging import Conversation, ConversationLost, read_struct, send_now
 from edt_server.supervisor.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -48,22 +33,18 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 class Reporter:
     """The connection to the present server.
 
-    Args:
-        orders: has the keys and the path of the address file.
-        identity: the identity of this supervisor.
-        journal: its reports.
-        holding: returns the slots to name in a hello.
-        on_message: called with every message of the server except Welcome, and with an Ack for a Welcome.
+    `holding` returns the slots to name in a hello. `on_message` gets every message of the server except Welcome, and an
+    Ack for a Welcome.
     """
 
     def __init__(
         self,
-        orders: Launch,
-        identity: ProcessIdentity,
+        orders: control.Launch,
+        identity: control.ProcessIdentity,
         journal: Journal,
         *,
         holding: Callable[[], tuple[int, ...]],
-        on_message: Callable[[ToSupervisor], None],
+        on_message: Callable[[control.ToSupervisor], None],
     ) -> None:
         self._orders = orders
         self._identity = identity
@@ -77,13 +58,13 @@ class Reporter:
         self._progress_sent = float("-inf")
         self._delivered = asyncio.Condition()
 
-    def report(self, number: int, report: Report) -> None:
+    def report(self, number: int, report: control.Report) -> None:
         """Write a report to the journal and send it when a server is connected."""
         self._flush_progress()
-        numbered = Numbered(number=number, time=time.time(), report=report)
+        numbered = control.Numbered(number=number, time=time.time(), report=report)
         # In the journal first: a server may act on a report although this process dies at this moment (decision 003).
         self._journal.append(numbered)
-        self._send(encode(numbered))
+        self._send(control.encode(numbered))
 
     def progress(self, progress: JobProgress) -> None:
         """Send progress soon. Earlier progress that was not sent yet is dropped."""
@@ -104,7 +85,7 @@ class Reporter:
         try:
             while True:
                 # Read each time: after a restart or a takeover another server has written another address.
-                address = _read_address(Path(self._orders.control_file))
+                address = read_struct(Path(self._orders.control_file), control.ServerAddress)
                 if address is not None and await self._converse(address):
                     pause = _FIRST_PAUSE
                 await asyncio.sleep(pause)
@@ -112,60 +93,58 @@ class Reporter:
         finally:
             self._context.destroy(linger=0)
 
-    async def _converse(self, address: ServerAddress) -> bool:
+    async def _converse(self, address: control.ServerAddress) -> bool:
         """Run a connection from hello to loss. Return True when the server answered."""
-        socket, monitor = dealer(
-            self._context,
-            server_key=address.public_key,
-            public_key=self._orders.public_key,
-            secret_key=self._orders.secret_key,
-            linger=0,
-        )
         greeted = asyncio.Event()
-        tasks: list[asyncio.Future[object]] = []
+        keys = self._orders.public_key, self._orders.secret_key
         try:
-            socket.connect(address.endpoint)
-            tasks.append(asyncio.ensure_future(recv_monitor_message(monitor)))
-            tasks.append(asyncio.ensure_future(self._talk(socket, greeted)))
-            tasks.append(asyncio.ensure_future(self._insist(greeted, address)))
+            conversation = Conversation(self._context, address, keys, linger=0)
+        except zmq.ZMQError as wrong:
+            log.warning("no connection to %s: %s", address.endpoint, wrong)
+            return False
+        tasks = [
+            asyncio.ensure_future(self._talk(conversation, greeted)),
+            asyncio.ensure_future(self._insist(greeted, address)),
+        ]
+        try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-        except zmq.ZMQError as wrong:
-            log.warning("no connection to %s: %s", address.endpoint, wrong)
+        except ConversationLost as wrong:
+            log.debug("ended with %s", wrong)
         finally:
             self._socket = None
+            for task in tasks:
+                task.cancel()
             try:
-                await _end(tasks)
+                await asyncio.gather(*tasks, return_exceptions=True)
             finally:
-                socket.disable_monitor()
-                monitor.close()
-                socket.close()
+                await conversation.close()
         if greeted.is_set():
             log.info("connection to the server lost")
         return greeted.is_set()
 
-    async def _talk(self, socket: zmq.asyncio.Socket, greeted: asyncio.Event) -> None:
-        hello = SupervisorHello(
-            protocol=PROTOCOL,
+    async def _talk(self, conversation: Conversation, greeted: asyncio.Event) -> None:
+        hello = control.SupervisorHello(
+            protocol=control.PROTOCOL,
             attempt=self._orders.attempt,
             identity=self._identity,
             holding=self._holding(),
             last_report=self._journal.last,
         )
-        await socket.send(encode(hello))
+        await conversation.socket.send(control.encode(hello))
         while True:
             # Without a timeout: one that expires while a message arrives would lose the message.
-            data = await socket.recv()
+            frames = await conversation.receive()
             try:
-                message = decode_to_supervisor(data)
+                message = control.decode_to_supervisor(frames[0])
             except msgspec.MsgspecError as wrong:
                 log.warning("message of the server that is none: %s", type(wrong).__name__)
                 continue
-            if isinstance(message, Welcome):
+            if isinstance(message, control.Welcome):
                 log.info("connected to the server, reports up to %d are committed", message.acknowledged)
                 greeted.set()
-                self._socket = socket
+                self._socket = conversation.socket
                 self._journal.welcome(message.acknowledged)
                 await self._acknowledged(message.acknowledged)
                 self._repeat()
@@ -173,12 +152,12 @@ class Reporter:
                 self._progress_due = self._progress is not None
                 self._flush_progress()
                 continue
-            if isinstance(message, Ack):
+            if isinstance(message, control.Ack):
                 await self._acknowledged(message.number)
             else:
                 self._on_message(message)
 
-    async def _insist(self, greeted: asyncio.Event, address: ServerAddress) -> None:
+    async def _insist(self, greeted: asyncio.Event, address: control.ServerAddress) -> None:
         """Drop a server that does not answer a hello, and retry reports that a connected server leaves unacknowledged.
 
         Drop also a server that was replaced by another: it may be stopped, and keep the connection open.
@@ -191,7 +170,7 @@ class Reporter:
         oldest = 0
         while True:
             await asyncio.sleep(REPEAT_AFTER)
-            if _read_address(Path(self._orders.control_file)) not in (None, address):
+            if read_struct(Path(self._orders.control_file), control.ServerAddress) not in (None, address):
                 return
             unanswered = self._journal.open_reports()
             # Retry only when the oldest report is still unanswered after a whole interval: it may just be on its way.
@@ -201,42 +180,22 @@ class Reporter:
 
     async def _acknowledged(self, number: int) -> None:
         self._journal.acknowledge(number)
-        self._on_message(Ack(number=self._journal.acknowledged))
+        self._on_message(control.Ack(number=self._journal.acknowledged))
         async with self._delivered:
             self._delivered.notify_all()
 
     def _repeat(self) -> None:
         for report in self._journal.open_reports():
-            self._send(encode(report))
+            self._send(control.encode(report))
 
     def _flush_progress(self) -> None:
         if self._progress is not None and self._progress_due and self._socket is not None:
-            self._send(encode(ProgressReport(progress=self._progress)))
+            self._send(control.encode(control.ProgressReport(progress=self._progress)))
             self._progress_due = False
             self._progress_sent = asyncio.get_running_loop().time()
 
     def _send(self, data: bytes) -> None:
         if self._socket is not None:
-            # With DONTWAIT the result is known when the call returns. What could not be sent is repeated later.
-            sent = self._socket.send(data, flags=zmq.DONTWAIT)
-            assert isinstance(sent, asyncio.Future)
-            if sent.exception() is not None:
-                log.warning("report not sent: %s", sent.exception())
-
-
-async def _end(tasks: list[asyncio.Future[object]]) -> None:
-    """Cancel the tasks and wait until they have ended. A cancellation of the caller passes through."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled() and isinstance(task.exception(), zmq.ZMQError):
-            log.debug("ended with %s", task.exception())
-
-
-def _read_address(path: Path) -> ServerAddress | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
-    except (OSError, msgspec.MsgspecError):
-        return None  # no server now, or it is starting
+            wrong = send_now(self._socket, data)
+            if wrong is not None:
+                log.warning("report not sent: %s", wrong)  # and repeated later

@@ -23,16 +23,17 @@ class _Growth(msgspec.Struct, frozen=True):
 class StreamIndex:
     """Records the sizes of the files whenever `sample` is called.
 
-    Args:
-        index: the file to append to.
-        streams: the folder of the streams. Their names are used as they are.
-        others: further files, by their name in the index.
+    Streams keep their names in the index. `others` are further files, by their names there.
     """
 
     def __init__(self, index: Path, streams: Path, others: dict[str, Path]) -> None:
         self._streams = streams
         self._others = others
-        self._sizes = _known_sizes(index)
+        self._sizes: dict[str, int] = {}
+        if index.exists():  # from an earlier supervisor of this job
+            for line in index.read_bytes().split(b"\n")[:-1]:
+                growth = msgspec.json.decode(line, type=_Growth)
+                self._sizes[growth.f] = growth.n
         self._descriptor = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def sample(self, now: float) -> None:
@@ -66,13 +67,3 @@ class StreamIndex:
             except OSError:
                 continue  # the user's code has not written it, or removed it
         return sorted(found)
-
-
-def _known_sizes(index: Path) -> dict[str, int]:
-    """Return the sizes that an earlier supervisor of this job recorded last."""
-    sizes: dict[str, int] = {}
-    if index.exists():
-        for line in index.read_bytes().split(b"\n")[:-1]:
-            growth = msgspec.json.decode(line, type=_Growth)
-            sizes[growth.f] = growth.n
-    return sizes

@@ -1,7 +1,7 @@
 """The environment variables that only WMLA's model code reads, beside those that every job gets. Pure.
 
 Variables that such code acts on have to be right. Of the variables that it only prints, those with a meaning here are
-set. Imported only by `edt_server.supervisor.programs.variables`, and only where this room is installed.
+set. Imported only by `edt_server.supervisor.programs.environment`, and only where this room is installed.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.link import WorkerHello
 from edt_server.channel.launcher import write_orders
-from edt_server.messaging.agent_client import AgentConnection, AgentLost, read_address
+from edt_server.messaging import AgentConnection, ConversationLost, read_address
 from edt_server.supervisor.processes.memory import forget_host, host_mark, memory_folder
 from edt_server.system.processes import identify, is_alive
 from edt_server.system.runtime import private_dir
@@ -121,7 +121,7 @@ async def test_with_the_agent_everything_below_it_is_killed_and_the_next_finds_n
     memory = Path(memory_folder(orders.job_id, host=host_mark("a", tmp_path / "r")))
     (memory / "training-0.0").touch()
     os.kill(connection.address.identity.pid, signal.SIGKILL)
-    with pytest.raises(AgentLost):
+    with pytest.raises(ConversationLost):
         await hear(connection, type(None))
     await asyncio.to_thread(guard.wait)
     assert not is_alive(outpost)
@@ -155,7 +155,7 @@ async def test_who_does_not_know_the_key_is_not_heard(start, context, tmp_path):
     stranger = msgspec.structs.replace(known.address, client_public=public, client_secret=secret)
     unknown = AgentConnection(context, stranger)
     unknown.send("", wire.Ping())
-    with pytest.raises(AgentLost):
+    with pytest.raises(ConversationLost):
         async with asyncio.timeout(LIMIT):
             await unknown.receive()
     known.send("", wire.Ping())
@@ -192,8 +192,8 @@ async def test_a_stopped_agent_is_ended_by_its_guard(start, context, tmp_path):
 async def test_what_is_no_message_does_not_end_it(start, context, tmp_path):
     start("a")
     connection = await connected(context, tmp_path, "a")
-    await connection._socket.send_multipart([b"job", json.dumps({"type": "Nonsense"}).encode()])
-    await connection._socket.send(b"one frame")
+    await connection._conversation.socket.send_multipart([b"job", json.dumps({"type": "Nonsense"}).encode()])
+    await connection._conversation.socket.send(b"one frame")
     connection.send("", wire.Ping())
     assert isinstance(await hear(connection, wire.Pong), wire.Pong)
     await connection.close()

@@ -27,7 +27,7 @@ from edt_sdk.schemas.wire.control import (
     decode_to_supervisor,
     encode,
 )
-from edt_server.channel.launcher import key_pair
+from edt_server.messaging import key_pair
 from edt_server.store import StoreUnavailable
 from edt_server.system.processes import identify
 from tests.server.control_channel import Service

@@ -100,7 +100,7 @@ async def test_a_spare_whose_python_cannot_import_ends_and_says_why(tmp_path):
 
 
 async def test_a_pool_begins_when_it_is_woken_and_fills_again(warm, orders):
-    assert warm.spares == ()
+    assert warm.spares == []
     warm.wake()
     warm.wake()
     await until_async(lambda: warm.spares)
@@ -114,7 +114,7 @@ async def test_a_pool_begins_when_it_is_woken_and_fills_again(warm, orders):
         await warm.stop()
         assert second.process.poll() is not None
         warm.wake()
-        assert warm.spares == ()
+        assert warm.spares == []
         assert first.process.poll() is None, "what was taken is no spare any more"
     finally:
         await asyncio.to_thread(taken.end)
@@ -126,7 +126,7 @@ async def test_what_no_spare_fits_starts_cold_and_the_pool_follows(warm, orders)
     (one,) = warm.spares
     own_environment = msgspec.structs.replace(orders.spec, env={"OMP_NUM_THREADS": "3"})
     assert warm.take(msgspec.structs.replace(orders, spec=own_environment)) is None
-    assert warm.spares == (one,)
+    assert warm.spares == [one]
     assert warm.take(msgspec.structs.replace(orders, threads_per_slot=2)) is None
     await until_async(lambda: [spare.kind.threads for spare in warm.spares] == [2])
     assert one.process.poll() is not None
@@ -162,6 +162,6 @@ async def test_without_any_nothing_is_started(tmp_path, orders):
     warm.wake()
     assert warm.take(orders) is None
     await asyncio.sleep(0)
-    assert warm.spares == ()
+    assert warm.spares == []
     await warm.stop()
     assert os.listdir(tmp_path) == []

@@ -18,7 +18,6 @@ from edt_server.supervisor.state_machines.events import (
     Acknowledged,
     Allocated,
     End,
-    Event,
     Exited,
     Finish,
     Gather,
@@ -26,6 +25,7 @@ from edt_server.supervisor.state_machines.events import (
     Instruction,
     Kill,
     LinkLost,
+    MachineEvent,
     NotStarted,
     Received,
     Recheck,
@@ -63,7 +63,7 @@ class World:
         )
         self.agents: dict[int, Agent] = {}
         self.starting: deque[StartWorker] = deque()
-        self.later: deque[Event] = deque()
+        self.later: deque[MachineEvent] = deque()
         self.reports: list[control.Report] = []
         self.rounds: list[link.Round] = []
         self.version = 0
@@ -102,7 +102,7 @@ class World:
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: MachineEvent) -> None:
         assert self.finished is None, "nothing is told after the end"
         for instruction in self.machine.apply(event):
             self._follow(instruction)

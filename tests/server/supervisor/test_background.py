@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from edt_server.supervisor.processes import background
+from edt_server.supervisor.processes import standby_processes as background
 
 PROGRAM = textwrap.dedent("""
     import subprocess, sys, threading

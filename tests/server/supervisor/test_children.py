@@ -215,7 +215,7 @@ async def test_what_is_ended_while_it_is_forked_ends_when_it_exists(family, fork
 async def test_a_zygote_that_is_killed_is_replaced(family, forker):
     pid = await family.start(1, "import time; print('on'); time.sleep(600)")
     await family.said("on")
-    zygote = forker.zygote
+    zygote = forker.zygote.pid
     os.kill(zygote, signal.SIGKILL)
     await family.start(2, "print('second')")
     assert await family.exit_of(2) == (0, ())

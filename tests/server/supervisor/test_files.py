@@ -7,7 +7,7 @@ import pytest
 from edt_sdk.schemas.wire.control import DriverStarted, Numbered
 from edt_server.outputs.logs import TimeIndex
 from edt_server.supervisor.journal import Journal, read_journal
-from edt_server.supervisor.state_machines.tails import LastLines, file_tail, stream_tail
+from edt_server.supervisor.state_machines.wording import LastLines, file_tail, stream_tail
 from edt_server.supervisor.stream_index import StreamIndex
 
 

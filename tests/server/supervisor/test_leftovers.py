@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from edt_sdk.schemas.wire.context import JobContext, to_environ
-from edt_server.supervisor.processes.leftovers import end_leftovers
-from edt_server.supervisor.processes.ports import KeptPort
+from edt_server.supervisor.processes.ports import RunPorts
+from edt_server.supervisor.processes.predecessors import end_leftovers
 
 # A session of its own, which no signal to a group reaches.
 SLEEPS = "import os, sys, time; os.setsid(); print('there', flush=True); time.sleep(600)"
@@ -46,18 +46,19 @@ def test_only_what_carries_the_job_s_mark_is_ended() -> None:
 
 
 def test_a_kept_port_is_free_for_who_asks_for_it_by_its_number() -> None:
-    kept = KeptPort("127.0.0.1")
+    ports = RunPorts("127.0.0.1")
+    kept = ports.of(1)
     try:
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", kept.number), timeout=5)
+            socket.create_connection(("127.0.0.1", kept), timeout=5)
         with socket.socket() as store:
             store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            store.bind(("127.0.0.1", kept.number))
+            store.bind(("127.0.0.1", kept))
             store.listen()
-            socket.create_connection(("127.0.0.1", kept.number), timeout=5).close()
-        others = [KeptPort("127.0.0.1") for _ in range(64)]
-        assert kept.number not in {other.number for other in others}
+            socket.create_connection(("127.0.0.1", kept), timeout=5).close()
+        others = [RunPorts("127.0.0.1") for _ in range(64)]
+        assert kept not in {other.of(1) for other in others}
         for other in others:
             other.close()
     finally:
-        kept.close()
+        ports.close()

@@ -8,7 +8,7 @@ from edt_server.supervisor.state_machines.events import (
     DRIVER,
     StartDriver,
 )
-from edt_server.supervisor.state_machines.tails import LastLines
+from edt_server.supervisor.state_machines.wording import LastLines
 
 from .story import told_of
 

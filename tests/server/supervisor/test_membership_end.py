@@ -14,7 +14,7 @@ from edt_server.supervisor.state_machines.events import (
     Started,
     Stop,
 )
-from edt_server.supervisor.state_machines.tails import LastLines
+from edt_server.supervisor.state_machines.wording import LastLines
 
 
 def finish_training(story):

@@ -17,11 +17,11 @@ from edt_server.supervisor.state_machines.events import (
     Acknowledged,
     Allocated,
     End,
-    Event,
     Exited,
     Finish,
     Hung,
     Instruction,
+    MachineEvent,
     NotStarted,
     Refuse,
     SendReport,
@@ -31,7 +31,7 @@ from edt_server.supervisor.state_machines.events import (
 )
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.plain import MOST_LOSSES, Plain, places
-from edt_server.supervisor.state_machines.tails import LastLines
+from edt_server.supervisor.state_machines.wording import LastLines
 
 
 def slots(*numbers: int, host: str = "a") -> tuple[Slot, ...]:
@@ -55,7 +55,7 @@ class Story:
         self.machine = Plain(spec, history)
         self.version = 0
 
-    def tell(self, *events: Event) -> list[Instruction]:
+    def tell(self, *events: MachineEvent) -> list[Instruction]:
         return [step for event in events for step in self.machine.apply(event)]
 
     def allocate(self, *those: Slot) -> list[Instruction]:

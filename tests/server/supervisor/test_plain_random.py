@@ -14,10 +14,10 @@ from edt_server.supervisor.state_machines.events import (
     Acknowledged,
     Allocated,
     End,
-    Event,
     Exited,
     Finish,
     Hung,
+    MachineEvent,
     NotStarted,
     SendReport,
     Started,
@@ -50,7 +50,7 @@ class World:
         self.finished = False
         self.runs = 0
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: MachineEvent) -> None:
         out = self.machine.apply(event)
         assert not (self.finished and out), "it is over"
         begun: list[int] = []

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from edt_server.supervisor.processes import standby_processes
+from edt_server.supervisor.processes import memory_left
 from edt_server.supervisor.processes.children import Program
-from edt_server.supervisor.processes.memory_left import Memory
-from edt_server.supervisor.processes.standby_processes import StandbyProcesses, memory_is_scarce, room_for_another
+from edt_server.supervisor.processes.memory_left import Memory, memory_is_scarce, room_for_another
+from edt_server.supervisor.processes.standby_processes import StandbyProcesses
 from edt_server.supervisor.stream_index import StreamIndex
 
 
@@ -89,13 +89,13 @@ def test_its_process_comes_last_until_it_has_a_slot(program):
 
 
 def test_there_is_room_as_long_as_enough_stays_free(monkeypatch):
-    monkeypatch.setattr(standby_processes, "memory_now", lambda: Memory(1000 << 30, 300 << 30))
+    monkeypatch.setattr(memory_left, "memory_now", lambda: Memory(1000 << 30, 300 << 30))
     assert room_for_another([os.getpid()])
     assert not memory_is_scarce()
-    monkeypatch.setattr(standby_processes, "memory_now", lambda: Memory(1000 << 30, 200 << 30))
+    monkeypatch.setattr(memory_left, "memory_now", lambda: Memory(1000 << 30, 200 << 30))
     assert not room_for_another([os.getpid()])
-    monkeypatch.setattr(standby_processes, "memory_now", lambda: Memory(1000 << 30, 99 << 30))
+    monkeypatch.setattr(memory_left, "memory_now", lambda: Memory(1000 << 30, 99 << 30))
     assert memory_is_scarce()
-    monkeypatch.setattr(standby_processes, "memory_now", lambda: None)
+    monkeypatch.setattr(memory_left, "memory_now", lambda: None)
     assert not room_for_another([]), "where nothing is known"
     assert not memory_is_scarce()

@@ -8,9 +8,9 @@ Read first: `children.py`, then `forker.py`.
 __all__ = [
     "children",
     "forker",
-    "leftovers",
     "liveness",
     "memory",
+    "memory_left",
     "orphans",
     "ports",
     "predecessors",

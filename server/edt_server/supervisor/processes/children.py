@@ -31,10 +31,8 @@ _POLL_INTERVAL = 0.005
 class Program:
     """A program to run: `python -u -m <module>` in the job's interpreter.
 
-    Attributes:
-        streams: path of the stream files without ".stdout" and ".stderr".
-        inherit: descriptors that it and its descendants hold too, under other numbers.
-        bound: the kernel kills it when this process ends.
+    Its output goes to `<streams>.stdout` and `.stderr`. It and its descendants hold the descriptors in `inherit` too,
+    under other numbers. The kernel kills a `bound` program when this process ends.
     """
 
     module: str
@@ -73,11 +71,9 @@ class _Wanted:
 class Children:
     """The processes of a job, by key.
 
-    Args:
-        forker: creates them.
-        on_exit: called with key, exit code (minus the signal's number when a signal ended it) and the signals it was
-            sent from here, once for each child, after it was reaped.
-        before_reap: awaited when a child has exited and its group is killed. Until it returns the pid stays taken.
+    `on_exit` gets key, exit code (minus the signal's number when a signal ended it) and the signals it was sent from
+    here, once for each child, after it was reaped. `before_reap` is awaited when a child has exited and its group is
+    killed. Until it returns the pid stays taken.
     """
 
     def __init__(
@@ -96,13 +92,9 @@ class Children:
     def start(
         self, key: int, program: Program, on_started: Callable[[int], None], on_failed: Callable[[str], None]
     ) -> None:
-        """Start a process as soon as the zygote is ready.
+        """Start a process as soon as the zygote is ready. `on_started` gets its pid before its first line runs.
 
-        Args:
-            key: its name here, not in use.
-            program: the program to run.
-            on_started: called with its pid, before its first line runs.
-            on_failed: called with a sentence when it cannot be started, perhaps before this method returns.
+        `on_failed` gets a sentence when it cannot be started, perhaps before this method returns.
         """
         if not program.directory.is_dir():
             on_failed(f"The working directory {program.directory} does not exist.")
@@ -110,7 +102,8 @@ class Children:
 
         def forked(pid: int) -> None:
             wanted = self._wanted.pop(key)
-            self._adopt(key, pid)
+            child = self._children[key] = _Child(pid, os.pidfd_open(pid))
+            asyncio.get_running_loop().add_reader(child.descriptor, self._ended, key, child)
             on_started(pid)
             if wanted.deadline is not None:
                 self.end(key, max(0.0, wanted.deadline - asyncio.get_running_loop().time()))
@@ -134,10 +127,6 @@ class Children:
         request = Request(fork, descriptors, forked, failed)
         self._wanted[key] = _Wanted(request)
         self._forker.fork(request)
-
-    def _adopt(self, key: int, pid: int) -> None:
-        child = self._children[key] = _Child(pid, os.pidfd_open(pid))
-        asyncio.get_running_loop().add_reader(child.descriptor, self._ended, key, child)
 
     def end(self, key: int, patience: float) -> None:
         """Send SIGTERM after `patience` seconds, and SIGKILL to its whole group 3 s later. An earlier deadline stays.

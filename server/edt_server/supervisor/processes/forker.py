@@ -24,7 +24,6 @@ from pathlib import Path
 from edt_sdk.schemas.wire import zygote as wire
 from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
 from edt_server.supervisor.state_machines import wording
-from edt_server.supervisor.state_machines.tails import LastLines, text_tail
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +36,11 @@ _MOST_LOST = 8
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request for a process.
+    """A request for a program, or, without `fork`, for an heir.
 
-    Attributes:
-        fork: what to run, None for an heir.
-        descriptors: for a program stdout, stderr, and what it inherits. For an heir its socket. They are closed when
-            the
-            request is done.
-        on_forked: called with its pid while it waits at the gate, which opens when this returns.
-        on_failed: called with a sentence when there will be no such process.
+    The descriptors are a program's stdout, stderr and what it inherits, or an heir's socket. They are closed when the
+    request is done. `on_forked` gets the pid while the process waits at the gate, which opens when this returns.
+    `on_failed` gets a sentence when there will be no such process.
     """
 
     fork: wire.Fork | None
@@ -63,12 +58,9 @@ class Request:
 class Forker:
     """The zygote of a job, its heir, and the requests to it.
 
-    Args:
-        interpreter, environment: how to start a zygote.
-        streams: folder for `zygote.stderr`, which is written when a zygote could not start.
-        zygote: a zygote that was started before.
-        needed: called when a zygote has died without an heir. True when the job may need processes soon, so that the
-            zygote is replaced at once and not at the next request.
+    `zygote` is one that was started before. When a zygote could not start, its output is written to `zygote.stderr` in
+    the folder `streams`. `needed` is called when a zygote has died without an heir. It returns True when the job may
+    need processes soon, so that the zygote is replaced at once and not at the next request.
     """
 
     def __init__(
@@ -83,10 +75,10 @@ class Forker:
         self._interpreter = interpreter
         self._environment = environment
         self._streams = streams
-        self._zygote = zygote
+        self.zygote = zygote
         self._needed = needed
         self._watched = False
-        self._heir: Zygote | None = None
+        self.heir: Zygote | None = None
         self._no_heir = False
         self._lost = 0
         self._waiting: deque[Request] = deque()
@@ -94,19 +86,9 @@ class Forker:
         self._gate = -1
 
     @property
-    def zygote(self) -> int | None:
-        """The pid of the zygote, None when there is none."""
-        return None if self._zygote is None else self._zygote.pid
-
-    @property
-    def heir(self) -> int | None:
-        """The pid of its heir, None when there is none."""
-        return None if self._heir is None else self._heir.pid
-
-    @property
     def pids(self) -> frozenset[int]:
         """The pids of zygote and heir, as far as they exist."""
-        return frozenset(each.pid for each in (self._zygote, self._heir) if each is not None)
+        return frozenset(each.pid for each in (self.zygote, self.heir) if each is not None)
 
     @property
     def forking(self) -> bool:
@@ -135,13 +117,13 @@ class Forker:
         self._close_gate()
         if asked is not None and asked.fork is None:
             asked.on_failed("It is not needed any more.")
-        if self._heir is not None:
-            self._end_heir(self._heir)
-        if self._zygote is not None:
-            self._unwatch(self._zygote)
-            self._zygote.end()
-            self._zygote.forget()
-            self._zygote = None
+        if self.heir is not None:
+            self._end_heir(self.heir)
+        if self.zygote is not None:
+            self._unwatch(self.zygote)
+            self.zygote.end()
+            self.zygote.forget()
+            self.zygote = None
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -149,12 +131,12 @@ class Forker:
         while self._asked is None:
             if self._waiting and not self._start():
                 return
-            zygote = self._zygote
+            zygote = self.zygote
             if zygote is None or zygote.ready is None:
                 return
             if self._waiting:
                 self._ask(zygote, self._waiting.popleft())
-            elif self._heir is None and not self._no_heir and self._lost < _MOST_LOST:
+            elif self.heir is None and not self._no_heir and self._lost < _MOST_LOST:
                 # After all requests: an heir only matters when the zygote dies.
                 self._ask(zygote, self._heir_of(zygote))
             else:
@@ -162,15 +144,15 @@ class Forker:
 
     def _start(self) -> bool:
         """Start a zygote if there is none. When that fails, fail all requests and return False."""
-        if self._zygote is None:
+        if self.zygote is None:
             try:
-                self._zygote = ZygoteProcess(self._interpreter, self._environment)
+                self.zygote = ZygoteProcess(self._interpreter, self._environment)
             except OSError as wrong:
                 hint = "The job's Python must exist on this machine and have jupyter-edt installed."
                 self._fail_all(f"{self._interpreter} cannot be run: {wrong.strerror}. {hint}")
                 return False
         if not self._watched:
-            self._watch(self._zygote)
+            self._watch(self.zygote)
         return True
 
     def _ask(self, zygote: Zygote, request: Request) -> None:
@@ -193,7 +175,7 @@ class Forker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def forked(pid: int) -> None:
-            heir = self._heir = zygote.heir(pid, ours)
+            heir = self.heir = zygote.heir(pid, ours)
             asyncio.get_running_loop().add_reader(heir.ended, self._heir_died, heir)
             log.info("heir of the zygote forked, pid=%d", pid)
 
@@ -265,7 +247,7 @@ class Forker:
         code, words = zygote.end(), zygote.words()
         zygote.forget()
         log.warning("zygote ended, pid=%d code=%d\n%s", zygote.pid, code, words)
-        self._zygote = None
+        self.zygote = None
         asked, self._asked = self._asked, None
         # What it may have forked for the request reads the end of its gate and exits, so the request can be repeated.
         self._close_gate()
@@ -275,16 +257,16 @@ class Forker:
         # A zygote that was killed while it imports is worth another try. One that failed by itself would fail again.
         if zygote.ready is None and (code != -signal.SIGKILL or self._lost >= _MOST_LOST):
             self._could_not_start(code, words)
-        elif self._zygote is None and self._lost < _MOST_LOST and self._needed():
+        elif self.zygote is None and self._lost < _MOST_LOST and self._needed():
             self._start()
         self._go_on()
 
     def _promote_heir(self) -> None:
-        heir, self._heir = self._heir, None
+        heir, self.heir = self.heir, None
         if heir is not None:
             log.info("the zygote's heir takes its place, pid=%d", heir.pid)
             asyncio.get_running_loop().remove_reader(heir.ended)
-            self._zygote = heir
+            self.zygote = heir
             self._watch(heir)
 
     def _ask_again(self, asked: Request, code: int) -> None:
@@ -302,7 +284,7 @@ class Forker:
         if words:
             self._streams.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._streams / "zygote.stderr").write_text(words)
-        last = LastLines("zygote.stderr", text_tail(words)) if words else None
+        last = wording.LastLines("zygote.stderr", wording.text_tail(words)) if words else None
         self._fail_all(wording.never_spoke("The job's Python", self._interpreter, code, last))
 
     def _heir_died(self, heir: Zygote) -> None:
@@ -312,7 +294,7 @@ class Forker:
 
     def _end_heir(self, heir: Zygote) -> int:
         asyncio.get_running_loop().remove_reader(heir.ended)
-        self._heir = None
+        self.heir = None
         code = heir.end()
         heir.forget()
         return code

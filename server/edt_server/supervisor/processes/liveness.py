@@ -26,6 +26,12 @@ def pulse_file(runtime_dir: Path, worker: int) -> Path:
     return runtime_dir / f"worker-{worker}.pulse"
 
 
+def newest_updates(workers: Collection[int], runtime_dir: Path) -> int | None:
+    """Return the highest number of committed updates of all heartbeats: reports may be half a second old."""
+    beats = [pulse.read(pulse_file(runtime_dir, worker)) for worker in workers]
+    return max((beat.updates for beat in beats if beat is not None), default=None)
+
+
 def observe(
     workers: Mapping[int, int], taking_part: Collection[int], runtime_dir: Path, now: float
 ) -> list[Observation]:

@@ -60,12 +60,7 @@ def sweep(root: Path = SHARED_MEMORY, unused_for: float = UNUSED_FOR) -> list[Pa
 
 
 def host_mark(host: str, runtime_dir: Path) -> str:
-    """Return the suffix of a named host's folders, "" for the machine itself. It differs between servers.
-
-    Args:
-        host: the name of the host.
-        runtime_dir: the server's, as `Settings.runtime_dir`.
-    """
+    """Return the suffix of a named host's folders, "" for the machine. It depends on the server's runtime folder."""
     return f"@{host}.{hashlib.sha256(os.fsencode(runtime_dir)).hexdigest()[:8]}" if host else ""
 
 

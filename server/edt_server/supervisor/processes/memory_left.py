@@ -34,12 +34,7 @@ class Memory:
 
 
 def memory_now(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory | None:
-    """Return the memory of the tightest control group around this process. None where the system does not report it.
-
-    Args:
-        proc: the proc file system.
-        groups: the control groups, of version 1 or 2.
-    """
+    """Return the memory of the tightest control group (version 1 or 2) around this process, None where unknown."""
     try:
         told = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
         total, free = (int(told[name].split()[0]) * _KILO for name in ("MemTotal", "MemAvailable"))
@@ -62,6 +57,18 @@ def size(pids: Collection[int]) -> int:
         except (OSError, IndexError, ValueError):
             continue  # it has just exited
     return max(sizes)
+
+
+def room_for_another(workers: Collection[int]) -> bool:
+    """Return whether there is memory for one more process like those of these pids."""
+    memory = memory_now()
+    return memory is not None and memory.fits(size(workers))
+
+
+def memory_is_scarce() -> bool:
+    """Return whether optional processes have to go."""
+    memory = memory_now()
+    return memory is not None and memory.scarce
 
 
 def _groups(proc: Path, groups: Path) -> Iterator[tuple[Path, tuple[str, str, str]]]:

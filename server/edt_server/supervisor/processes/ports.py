@@ -9,40 +9,25 @@ from __future__ import annotations
 import socket
 
 
-class KeptPort:
-    """A reserved port of loopback, until `close`. `number` is the port."""
-
-    def __init__(self, host: str) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind((host, 0))
-        self.number: int = self._socket.getsockname()[1]
-
-    def close(self) -> None:
-        """Release the port."""
-        self._socket.close()
-
-
 class RunPorts:
-    """The port of the newest run of a plain job. A new run gets a new port.
-
-    Args:
-        host: the address to bind.
-    """
+    """The port, at this address, of the newest run of a plain job. A new run gets a new port."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._run = 0
-        self._port: KeptPort | None = None
+        self._socket: socket.socket | None = None
 
     def of(self, run: int) -> int:
         """Return the port of a run, which is the newest one or the next."""
-        if self._port is None or self._run != run:
+        if self._socket is None or self._run != run:
             self.close()
-            self._port, self._run = KeptPort(self._host), run
-        return self._port.number
+            self._run, self._socket = run, socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((self._host, 0))
+        port: int = self._socket.getsockname()[1]
+        return port
 
     def close(self) -> None:
         """Release the port, if there is one."""
-        if self._port is not None:
-            self._port.close()
+        if self._socket is not None:
+            self._socket.close()

@@ -4,6 +4,9 @@ All processes of an attempt hold one lock: the supervisor takes it, drivers and 
 kernel frees it with the last of them. Workers that lost their supervisor write a checkpoint and exit by themselves. A
 worker that is stopped, or does not come to an end, is killed. A list of pids in a file would not do: pids are reused,
 and a supervisor that dies while it forks would leave a process that is in no list.
+
+A plain job's own processes are killed with their supervisor. What they started survives that and does not hold the
+lock. It is found by the job's mark in the environment that it inherited, and ended by `end_leftovers`.
 """
 
 from __future__ import annotations
@@ -13,33 +16,30 @@ import fcntl
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from edt_sdk.schemas.wire.context import JOB_VARIABLE
 from edt_server.system.processes import identify, send_signal, stat_fields
 
 log = logging.getLogger(__name__)
 
 STOPPED_PATIENCE = 5.0
 POLL_INTERVAL = 0.05
+LEFTOVERS_PATIENCE = 5.0
 STOPPED_STATES = frozenset({"T", "t"})
 
 
 class Overdue:
-    """Decides which of the processes have had enough time. Pure.
+    """Decides which of the processes have had enough time: `patience` seconds for a running one. Pure.
 
-    Args:
-        patience: seconds for a running process. A stopped process gets 5 s from when that was first seen.
-        now: when the wait starts, in monotonic seconds.
+    A stopped process gets 5 s from when that was first seen. Times are in monotonic seconds.
     """
 
     def __init__(self, patience: float, now: float) -> None:
         self._deadline = now + patience
         self._stopped: dict[int, float] = {}
-
-    def hurry(self) -> None:
-        """Give no process any more time."""
-        self._deadline = float("-inf")
 
     def of(self, holders: Mapping[int, str], now: float) -> list[int]:
         """Return the holders (pid → state, as in /proc/<pid>/stat) that have to be killed now."""
@@ -50,12 +50,7 @@ class Overdue:
 
 
 class Predecessors:
-    """The lock of a job's attempts.
-
-    Args:
-        path: the lock file, created when missing.
-        patience: seconds that a process of an earlier attempt has to exit by itself.
-    """
+    """The lock of a job's attempts. A process of an earlier attempt has `patience` seconds to exit by itself."""
 
     def __init__(self, path: Path, patience: float) -> None:
         self._path = path
@@ -74,20 +69,17 @@ class Predecessors:
         self._given_up = True
 
     async def gone(self) -> bool:
-        """Wait until no process of an earlier attempt is left, and hold the lock.
-
-        Return False when the wait was given up.
-        """
+        """Wait until no process of an earlier attempt is left, and hold the lock. False when the wait was given up."""
         loop = asyncio.get_running_loop()
         overdue = Overdue(self._patience, loop.time())
         while not self._given_up:
-            if self._take():
+            # `flock` and not a POSIX record lock: children inherit it with the descriptor, and it ends with the last.
+            if self._lock(fcntl.LOCK_EX):
                 return True
-            if self._hurried:
-                overdue.hurry()
             # In a thread, because it reads the descriptors of all processes and would block the loop.
             held = await asyncio.to_thread(holders, self._path)
-            for pid in overdue.of(held, loop.time()):
+            # Hurried, no process has any more time.
+            for pid in overdue.of(held, float("inf") if self._hurried else loop.time()):
                 log.warning("process %d of an earlier attempt did not end: killed", pid)
                 _kill_holder(pid, self._path)
             await asyncio.sleep(POLL_INTERVAL)
@@ -100,21 +92,15 @@ class Predecessors:
 
     def join(self) -> bool:
         """Hold the lock together with a supervisor that shares it. Return False when an attempt holds it alone."""
-        try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return self._lock(fcntl.LOCK_SH)
 
     def close(self) -> None:
         """Release this process's share in the lock."""
         os.close(self.descriptor)
 
-    def _take(self) -> bool:
+    def _lock(self, kind: int) -> bool:
         try:
-            # `flock` and not a POSIX record lock: children inherit it with the descriptor, and it ends with the last of
-            # them.
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
@@ -163,3 +149,35 @@ def _kill_holder(pid: int, path: Path) -> None:
             send_signal(identity, signal.SIGKILL)
     except (ProcessLookupError, FileNotFoundError):
         log.debug("process %d has exited in the meantime", pid)
+
+
+def end_leftovers(job_id: str) -> int:
+    """Kill every other process of this account that belongs to the job, and return how many there were. Blocks."""
+    found: set[int] = set()
+    deadline = time.monotonic() + LEFTOVERS_PATIENCE
+    # A killed process may have been forking, and is seen until it has exited: repeat until none is found.
+    while killed := {pid for pid in _pids() if _kill_leftover(pid, job_id)}:
+        found |= killed
+        if time.monotonic() > deadline:
+            log.warning("processes of an earlier attempt do not end: %s", sorted(killed))
+            break
+        time.sleep(0.01)
+    return len(found)
+
+
+def _kill_leftover(pid: int, job_id: str) -> bool:
+    try:
+        # Identified before the check, as in `_kill_holder`.
+        identity = identify(pid)
+    except ProcessLookupError:
+        return False
+    return pid != os.getpid() and _belongs(pid, job_id) and send_signal(identity, signal.SIGKILL)
+
+
+def _belongs(pid: int, job_id: str) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()  # empty for a zombie
+    except OSError:
+        return False  # it has exited, or belongs to another account
+    mark = f'"job_id":"{job_id}"'.encode()
+    return any(entry.startswith(JOB_VARIABLE.encode() + b"=") and mark in entry for entry in environ.split(b"\0"))

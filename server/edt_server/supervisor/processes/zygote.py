@@ -18,17 +18,9 @@ _LARGEST = 1 << 20
 
 
 class Zygote:
-    """A running zygote, a child of this process.
-
-    Args:
-        pid: its process id, reaped only here.
-        connection: this end of its socket.
-        said: the memory file that its output goes to.
-        reap: waits for its exit and returns the exit code.
-        ready: its first answer, None while it is importing.
+    """A running zygote, a child of this process. Its output goes to the memory file `said`.
 
     Attributes:
-        socket: this end of its socket.
         ended: its pidfd, readable when it has exited.
         ready: its first answer, None while it is importing.
         silent: there will be no more answers.
@@ -47,8 +39,12 @@ class Zygote:
 
     def heir(self, pid: int, connection: socket.socket) -> Zygote:
         """Return the zygote that this zygote has forked as its heir. It has imported the same modules."""
+
+        def reap() -> int:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
         # A copy of the descriptor, because `forget` of the dead zygote closes its own.
-        return Zygote(pid, connection, os.dup(self._said), lambda: _wait(pid), self.ready)
+        return Zygote(pid, connection, os.dup(self._said), reap, self.ready)
 
     def hear(self) -> wire.Answer | None:
         """Return the next answer, None when there is none now. Sets `ready`, and `silent` when no more can come."""
@@ -67,13 +63,7 @@ class Zygote:
         return answer
 
     def ask(self, fork: wire.Fork, gate: int, descriptors: Sequence[int]) -> None:
-        """Request a program.
-
-        Args:
-            fork: what to run.
-            gate: the reading end of the pipe at which it waits.
-            descriptors: stdout, stderr, and what it inherits.
-        """
+        """Request a program that waits at `gate`, a pipe's reading end, with stdout, stderr and what it inherits."""
         body = os.memfd_create("zygote-request", os.MFD_CLOEXEC)
         try:
             with open(body, "wb", closefd=False) as file:
@@ -110,15 +100,7 @@ class Zygote:
 
 
 class ZygoteProcess(Zygote):
-    """A zygote that starts as a new process.
-
-    Args:
-        interpreter: the job's Python.
-        environment: all variables it starts with.
-
-    Raises:
-        OSError: the interpreter cannot be run.
-    """
+    """A zygote that starts as a new process with this whole environment. OSError when it cannot be run."""
 
     def __init__(self, interpreter: str, environment: Mapping[str, str]) -> None:
         self.interpreter = interpreter
@@ -141,7 +123,3 @@ class ZygoteProcess(Zygote):
         finally:
             theirs.close()
         super().__init__(process.pid, ours, said, process.wait)
-
-
-def _wait(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -5,4 +5,4 @@ Never: a process of its own. Everything here is computed from the job's orders.
 Read first: `programs.py`, then `environment.py`.
 """
 
-__all__ = ["environment", "programs", "variables"]
+__all__ = ["environment", "programs"]

@@ -1,7 +1,8 @@
 """Build the environment of a job's driver and workers: WMLA's variables, the job's own, and no secret of the server.
 
 Order of precedence: first the variables that define a slot (EDT_*, CUDA_VISIBLE_DEVICES), then the job's `env`, then
-the variables set here, then the server's own. Pure, except `make_folders`.
+the variables set here, then the server's own. WMLA's room adds the variables that only WMLA's model code reads. A build
+without that room leaves them out. Pure, except `make_folders`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -22,9 +24,15 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.task import Task
 from edt_sdk.schemas.wire.zygote import ROOM, ROOM_VARIABLE
 from edt_server.supervisor.processes.liveness import pulse_file
-from edt_server.supervisor.programs.variables import of_job, of_task
 from edt_server.system.detached import inherited
 
+_WMLA = find_spec("edt_server.wmla") is not None
+if _WMLA:  # not later: a supervisor outlives an upgrade of the files
+    from edt_server.wmla import variables as wmla
+
+# Everything of a job is on one machine. The names of interfaces are Linux's.
+MASTER = "127.0.0.1"
+INTERFACE = "lo"
 # WMLA's names that change what helpers like `emetrics` do. They must come from the job only.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
@@ -73,15 +81,10 @@ def driver_environment(job: JobEnvironment) -> dict[str, str]:
 def worker_environment(job: JobEnvironment, worker: int, slot: Slot) -> dict[str, str]:
     """Return all variables of a worker. It sees only the GPU of its slot, as "cuda:0"."""
     log_dir = job.paths.worker_log_dir(worker, job.host)
-    threads = str(job.orders.threads_per_slot)
-    environment = _environment(job, log_dir, {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
-    index = slot.device.removeprefix("cuda:") if slot.device.startswith("cuda:") else ""
-    environment["CUDA_VISIBLE_DEVICES"] = index
-    if index:
-        # Slots are numbered as the driver tools number them. CUDA's own default puts the fastest first.
-        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    environment = _environment(job, log_dir, _threads(job.orders.threads_per_slot)) | _gpus([slot])
+    device = "cuda:0" if environment["CUDA_VISIBLE_DEVICES"] else "cpu"
     pulse = str(pulse_file(Path(job.orders.runtime_dir), worker))
-    own = WorkerContext(worker=worker, slot=slot.id, device="cuda:0" if index else "cpu", pulse=pulse)
+    own = WorkerContext(worker=worker, slot=slot.id, device=device, pulse=pulse)
     return environment | to_environ(_context(job), own)
 
 
@@ -92,32 +95,16 @@ def task_environment(job: JobEnvironment, task: Task) -> dict[str, str]:
     """
     paths, host = job.paths, task.slots[0].host
     log_dir = paths.worker_log_dir(task.rank, job.host) if task.rank else paths.driver_log_dir(job.host)
-    threads = str(job.orders.threads_per_slot * len(task.slots))
-    environment = _environment(
-        job,
-        log_dir,
-        {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
-        of_task(Framework(job.orders.spec.framework), task),
-    )
-    devices = [slot.device.removeprefix("cuda:") for slot in task.slots if slot.host == host and slot.device != "cpu"]
-    environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
-    if devices:
-        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    # A command's `python` and `torchrun` are the job's.
-    own = os.path.dirname(job.orders.interpreter)
-    environment["PATH"] = os.pathsep.join(filter(None, (own, environment.get("PATH", os.defpath))))
-    return environment | to_environ(_context(job))
+    place = _threads(job.orders.threads_per_slot * len(task.slots))
+    place |= _of_task(Framework(job.orders.spec.framework), task)
+    environment = _environment(job, log_dir, place) | _gpus([slot for slot in task.slots if slot.host == host])
+    return environment | _path(job, environment) | to_environ(_context(job))
 
 
 def agent_environment(job: JobEnvironment, worker: int, slots: Sequence[Slot]) -> dict[str, str]:
     """Return all variables of an agent of a torchrun job. It sees the GPUs of its slots, in their order."""
-    orders, spec = job.orders, job.orders.spec
-    environment = worker_environment(job, worker, slots[0])
-    devices = [slot.device.removeprefix("cuda:") for slot in slots if slot.device.startswith("cuda:")]
-    environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
-    # A command's `python` and `torchrun` are the job's.
-    own = os.path.dirname(orders.interpreter)
-    environment["PATH"] = os.pathsep.join(filter(None, (own, environment.get("PATH", os.defpath))))
+    spec = job.orders.spec
+    environment = worker_environment(job, worker, slots[0]) | _gpus(slots)
     agent = AgentContext(
         options=spec.torchrun or TorchrunOptions(),
         processes=len(slots),
@@ -125,24 +112,20 @@ def agent_environment(job: JobEnvironment, worker: int, slots: Sequence[Slot]) -
         command=spec.command,
         streams=str(job.paths.streams_dir),
     )
-    return environment | {AGENT_VARIABLE: msgspec.json.encode(agent).decode()}
+    return environment | _path(job, environment) | {AGENT_VARIABLE: msgspec.json.encode(agent).decode()}
 
 
 def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return all variables of a zygote.
+    """Return all variables of a zygote, from the server's (`base`) and the job's own (`env`).
 
-    Args:
-        base: the server's variables.
-        threads: the threads of each slot.
-        env: the job's own variables. Without them, the zygote fits all jobs without `start_time_variables`.
+    Without the job's own, the zygote fits all jobs without `start_time_variables`.
     """
     env = env or {}
     environment = _KEEP_MEMORY | {name: value for name, value in inherited(base).items() if name not in _JOB_ONLY}
     environment |= {
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": HASH_SEED,
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
+        **_threads(threads),
         **_own(env),
     }
     # Not the job's code folder: nothing in it may shadow a module that every process imports.
@@ -173,19 +156,34 @@ def _own(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not name.startswith("EDT_") and name not in _OURS}
 
 
-def _environment(
-    job: JobEnvironment, log_dir: Path, threads: Mapping[str, str], place: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def _threads(count: int) -> dict[str, str]:
+    return {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)}
+
+
+def _gpus(slots: Sequence[Slot]) -> dict[str, str]:
+    """Return the variables by which a process sees the GPUs of these slots, in their order, and no other."""
+    devices = [slot.device.removeprefix("cuda:") for slot in slots if slot.device.startswith("cuda:")]
+    # Slots are numbered as the driver tools number them. CUDA's own default puts the fastest first.
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if devices else {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(devices), **order}
+
+
+def _path(job: JobEnvironment, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return PATH with the job's own folder first: a command's `python` and `torchrun` are the job's."""
+    own = os.path.dirname(job.orders.interpreter)
+    return {"PATH": os.pathsep.join(filter(None, (own, environment.get("PATH", os.defpath))))}
+
+
+def _environment(job: JobEnvironment, log_dir: Path, place: Mapping[str, str]) -> dict[str, str]:
     paths, spec = job.paths, job.orders.spec
     base = {name: value for name, value in inherited(job.base).items() if name not in _JOB_ONLY}
     platform = {
-        **of_job(job.orders, paths, log_dir, SDK_DIR),
+        **_of_job(job.orders, paths, log_dir, SDK_DIR),
         "PYTHONUNBUFFERED": "1",
         # The order of a set of strings depends on the hash seed, and with it perhaps the order of a model or a data
         # set. All workers must agree, in every run. A constant, so that one zygote fits all jobs.
         "PYTHONHASHSEED": HASH_SEED,
-        **threads,
-        **(place or {}),
+        **place,
     }
     own = _own(spec.env)
     path = [str(job.code_dir), spec.env.get("PYTHONPATH", base.get("PYTHONPATH", "")), str(COMPAT_DIR)]
@@ -213,3 +211,45 @@ def _context(job: JobEnvironment) -> JobContext:
         command=spec.command,
         validates=spec.registered.validates if spec.registered is not None else None,
     )
+
+
+def _of_job(orders: Launch, paths: JobPaths, log_dir: Path, fabric_home: Path) -> dict[str, str]:
+    """Return the variables of every process of a job. `log_dir` is the process's own."""
+    variables = {
+        "RESULT_DIR": str(paths.result_dir),
+        "LOG_DIR": str(log_dir),
+        "SAVED_MODEL_DIR": str(paths.model_dir),
+        "CHECKPOINT_DIR": str(paths.checkpoint_dir),
+        **_data(orders.data_fs, orders.spec.data_path, orders.dataset_dir),
+    }
+    return variables | wmla.of_job(orders, paths, fabric_home) if _WMLA else variables
+
+
+def _data(data_fs: str, data_path: str, dataset_dir: str) -> dict[str, str]:
+    variables = {"DATA_PATH": data_path} if data_path else {}
+    if data_fs:
+        # Not set without a data folder: scripts have a default of their own for that.
+        variables |= {"DLI_DATA_FS": data_fs, "DATA_DIR": os.path.join(data_fs, data_path) if data_path else data_fs}
+    if dataset_dir:
+        variables["DATA_DIR"] = dataset_dir
+    return variables
+
+
+def _of_task(framework: Framework, task: Task) -> dict[str, str]:
+    """Return the place of a process of a plain job among the others.
+
+    Each process is a node of its own: it sees its own slots and is the only process there. RANK and its like are left
+    out where there is one process, because libraries take them as a request to find others.
+    """
+    variables = {"NODE_RANK": str(task.rank), "MASTER_ADDR": MASTER, "MASTER_PORT": str(task.port)}
+    if framework is Framework.DIST:
+        variables |= {
+            "RANK": str(task.rank),
+            "WORLD_SIZE": str(task.world),
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "GROUP_RANK": str(task.rank),
+            "GLOO_SOCKET_IFNAME": INTERFACE,
+            "NCCL_SOCKET_IFNAME": INTERFACE,
+        }
+    return variables | wmla.of_task(task) if _WMLA else variables

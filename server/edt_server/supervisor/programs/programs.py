@@ -24,49 +24,39 @@ from edt_server.supervisor.programs.environment import (
 from edt_server.supervisor.state_machines.events import DRIVER
 
 AGENT = "edt_sdk.torchrun.agent"
+DRIVER_MODULE = "edt_sdk.training.driver"
+WORKER_MODULE = "edt_sdk.training.worker"
 SCRIPT = "edt_sdk.training.script"
 
 
 def program_of(
     job: JobEnvironment, key: int, slot: Slot | None, umask: int, *inherit: int, task: Task | None = None
 ) -> Program:
-    """Return the program of the driver, of a worker, or of a process of a plain job, and make the folder of its log.
+    """Return the program of the driver (without a slot), of a worker, or of a plain job's process (with a task).
 
-    Args:
-        job: the settings that its processes share.
-        key: the worker's number, or DRIVER.
-        slot: the worker's, None for the driver.
-        umask: its file mode creation mask.
-        *inherit: descriptors that it holds too.
-        task: for a process of a plain job.
-
-    Raises:
-        OSError: the folder cannot be made.
+    It makes the folder of its log, or raises OSError. The program holds the descriptors `inherit` too.
     """
     paths = job.paths
-    if task is not None and job.orders.spec.framework == Framework.TORCHRUN:
-        environment, log_dir = agent_environment(job, key, task.slots), paths.worker_log_dir(key, job.host)
-        log_dir.mkdir(parents=True, exist_ok=True)
-        streams = paths.streams_dir / stream_name(key)
-        return Program(AGENT, job.code_dir, environment, streams, umask, inherit)
-    if task is not None:
-        module, environment = "script", task_environment(job, task)
-        log_dir = Path(environment["LOG_DIR"])
-    elif slot is None:
-        module, environment, log_dir = "driver", driver_environment(job), paths.driver_log_dir(job.host)
+    log_dir = paths.driver_log_dir(job.host) if slot is None else paths.worker_log_dir(key, job.host)
+    if slot is None:
+        module, environment = DRIVER_MODULE, driver_environment(job)
+    elif task is None:
+        module, environment = WORKER_MODULE, worker_environment(job, key, slot)
+    elif job.orders.spec.framework == Framework.TORCHRUN:
+        module, environment = AGENT, agent_environment(job, key, task.slots)
     else:
-        module, environment = "worker", worker_environment(job, key, slot)
-        log_dir = paths.worker_log_dir(key, job.host)
+        module, environment = SCRIPT, task_environment(job, task)
+        log_dir = Path(environment["LOG_DIR"])
     log_dir.mkdir(parents=True, exist_ok=True)
     return Program(
-        module=f"edt_sdk.training.{module}",
+        module=module,
         directory=job.code_dir,
         environment=environment,
         streams=paths.streams_dir / stream_name(key),
         umask=umask,
         inherit=inherit,
-        # It has no link that would show it that its supervisor is gone.
-        bound=task is not None,
+        # A script has no link that would show it that its supervisor is gone.
+        bound=module == SCRIPT,
     )
 
 

@@ -24,12 +24,7 @@ class DeathCause(Enum):
 
 
 class Attempts:
-    """The retry limit of a job.
-
-    Args:
-        committed: updates of the running training that are known to be committed.
-        ever: whether an earlier training of the job committed any.
-    """
+    """The retry limit of a job. `ever` is true when an earlier training of the job has committed updates."""
 
     def __init__(self, committed: int = 0, *, ever: bool = False) -> None:
         self._driver = 0
@@ -38,16 +33,12 @@ class Attempts:
 
     def begin(self, committed: int = 0) -> None:
         """Start a training, or resume one where `committed` updates are known to be committed."""
-        self._committed = committed
+        self.committed = committed
+        """The highest number of committed updates of this training that was reported."""
         self._ever |= committed > 0
         self._since = dict.fromkeys(DeathCause, 0)
         self._counted: dict[DeathCause, int | None] = dict.fromkeys(DeathCause)
         self._in_slot: dict[int, dict[DeathCause, int]] = {}
-
-    @property
-    def committed(self) -> int:
-        """The highest number of committed updates of this training that was reported."""
-        return self._committed
 
     @property
     def given_up(self) -> frozenset[int]:
@@ -56,8 +47,8 @@ class Attempts:
 
     def progress(self, update: int) -> None:
         """Record that `update` updates are committed."""
-        if update > self._committed:
-            self._committed = update
+        if update > self.committed:
+            self.committed = update
             self._ever = True
             self._since = dict.fromkeys(DeathCause, 0)
             self._driver = 0
@@ -69,10 +60,7 @@ class Attempts:
     def member_ended(self, kind: DeathCause, generation: int, *, final: bool = False) -> int:
         """Count the death of a member. Return the number of attempts when the limit is reached, else 0.
 
-        Args:
-            kind: the cause of its death.
-            generation: its generation. Several deaths in one generation count once, because one caused the others.
-            final: a retry is useless.
+        `final` means that a retry is useless.
         """
         # Several deaths in one generation have one cause.
         if self._counted[kind] != generation:
@@ -83,11 +71,7 @@ class Attempts:
     def outsider_ended(self, kind: DeathCause, slot: int, *, alone: bool, final: bool = False) -> int:
         """Count the exit of a worker that was in no generation yet. Return the same as `member_ended`.
 
-        Args:
-            kind: the cause of its exit.
-            slot: its slot.
-            alone: no worker trains: then the same limit holds as for members.
-            final: a retry is useless.
+        `alone` means that no worker trains: then the same limit holds as for members.
         """
         ends = self._in_slot.setdefault(slot, dict.fromkeys(DeathCause, 0))
         ends[kind] += 1

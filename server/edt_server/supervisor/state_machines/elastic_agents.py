@@ -11,34 +11,22 @@ A crash costs the job a restart, unless an agent died: then the crash is only a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
 
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
-from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.state_machines import wording
-from edt_server.supervisor.state_machines.agents import AgentPhase, AgentRound, TorchrunAgent
+from edt_sdk.schemas.wire.control import GenerationFormed, Slot
+from edt_server.supervisor.state_machines import events, wording
 from edt_server.supervisor.state_machines.ending import EXIT_GRACE, FAILED_GRACE, Ending
-from edt_server.supervisor.state_machines.events import (
-    DRIVER,
-    Event,
-    Exited,
-    Gather,
-    Gathered,
-    Hung,
-    Kill,
-    LinkLost,
-    NotStarted,
-    Received,
-    Recheck,
-    Rechecked,
-    SendMessage,
-    Started,
-    StartWorker,
-)
+from edt_server.supervisor.state_machines.events import DRIVER
 from edt_server.supervisor.state_machines.exits import CRASH_SIGNALS
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.machine import Machine
+from edt_server.supervisor.state_machines.worker_group import LinkedProcess
 
 # Seconds on top of the time that a script has for its checkpoint.
 LEFT_GRACE = 15.0
@@ -48,16 +36,120 @@ MOST_GATHERS = 10
 OWN_LIMIT = 3
 
 
+class AgentPhase(Enum):
+    """The phases of an agent."""
+
+    STARTING = "process started"
+    READY = "waits for a round"
+    MEMBER = "in the newest round"
+    ENDING = "told to end"
+
+
+@dataclass(slots=True)
+class TorchrunAgent(LinkedProcess):
+    """The process of an agent. Its own processes are the workers `number`, `number + 1`, … in `slots`."""
+
+    others: tuple[Slot, ...] = ()
+    phase: AgentPhase = AgentPhase.STARTING
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots of its processes, in the order of their numbers."""
+        return (self.slot, *self.others)
+
+    @property
+    def workers(self) -> range:
+        """The numbers of its processes."""
+        return range(self.number, self.number + len(self.slots))
+
+
+@dataclass(slots=True)
+class AgentRound:
+    """A start of the script on a number of agents.
+
+    Attributes:
+        members: agents in the order of their ranks, as they were announced.
+        left: members without an agent: it is gone.
+        begun: pids of the processes of each agent that has started them.
+        done: agents with processes that all ended with exit code 0.
+        crashes: the reports of processes that ended otherwise.
+        halting: agents that were asked to halt and have not stopped yet, None before any was asked.
+        looking: a crash was reported, and a recheck will show whether it was the cause.
+        broken: the round cannot continue.
+        gathering: ready agents wait for others that are starting.
+        gathered: how many such waits have passed.
+    """
+
+    number: int
+    members: tuple[int, ...] = ()
+    left: set[int] = field(default_factory=set)
+    begun: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    crashes: list[link.Crashed] = field(default_factory=list)
+    halting: set[int] | None = None
+    looking: bool = False
+    broken: bool = False
+    gathering: bool = False
+    gathered: int = 0
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The members with an existing agent, in the order of their ranks."""
+        return tuple(member for member in self.members if member not in self.left)
+
+    @property
+    def forming(self) -> bool:
+        """True until every member has started its processes."""
+        return not self.broken and len(self.begun) < len(self.members)
+
+    @property
+    def finished(self) -> bool:
+        """True when every process of the round ended with exit code 0."""
+        return bool(self.members) and self.done >= set(self.members)
+
+    @property
+    def stopped(self) -> bool:
+        """True when none of its processes is left."""
+        return self.halting is not None and not self.halting
+
+    @property
+    def cause(self) -> link.Crashed:
+        """The crash that came first. ValueError when there was none."""
+        # By the time of the process's end: the order in which reports arrive is chance.
+        return min(self.crashes, key=lambda crash: crash.ended)
+
+    def rank(self, agent: int, local_rank: int, unit: int) -> int:
+        """Return the rank of an agent's process. ValueError when the agent is no member."""
+        return self.members.index(agent) * unit + local_rank
+
+    def gone(self, agent: int) -> None:
+        """Record the exit of the agent's process."""
+        if agent in self.members:
+            self.left.add(agent)
+            # An agent that leaves after its processes ended with exit code 0 breaks nothing.
+            self.broken |= agent not in self.done
+        if self.halting is not None:
+            self.halting.discard(agent)
+
+    def formed(self, agents: Iterable[TorchrunAgent]) -> GenerationFormed:
+        """Return the report that all members have started their processes."""
+        by_number = {agent.number: agent for agent in agents}
+        members = [by_number[number] for number in self.present]
+        return GenerationFormed(
+            training=0,
+            number=self.number,
+            workers=tuple(worker for agent in members for worker in agent.workers),
+            slots=tuple(slot.id for agent in members for slot in agent.slots),
+            pids=tuple(pid for agent in members for pid in self.begun[agent.number]),
+            update=None,
+        )
+
+
 class ElasticAgents(Machine):
     """The state machine of a torchrun job.
 
-    Args:
-        main: what runs, for the message of its end.
-        interpreter: named in the message when no agent can start.
-        unit: slots of an agent, and processes.
-        max_restarts: crashes after which the script is started again.
-        shutdown_timeout: seconds that a process has after SIGTERM.
-        history: what an earlier attempt has done. Its crashes do not count.
+    `main` is what runs, for the message of its end. An agent has `unit` slots and processes. A process has
+    `shutdown_timeout` seconds after SIGTERM. Crashes of an earlier attempt do not count.
     """
 
     def __init__(
@@ -79,8 +171,8 @@ class ElasticAgents(Machine):
         self._grace = shutdown_timeout + LEFT_GRACE
         self._next = past.workers
         self._agents: dict[int, TorchrunAgent] = {}
-        self._round = AgentRound(past.generations)
-        self._restarts = 0
+        self.round = AgentRound(past.generations)
+        self.restarts = 0
         self._own_ends = 0
         self._ever = past.generations > 0
         self._wound_up = False
@@ -95,37 +187,29 @@ class ElasticAgents(Machine):
         """The pids of the agents with running processes, by number."""
         return {agent.number: agent.pid for agent in self._agents.values() if agent.pid is not None}
 
-    @property
-    def restarts(self) -> int:
-        """Crashes that counted against `max_restarts`."""
-        return self._restarts
-
-    @property
-    def round(self) -> AgentRound:
-        """The newest round."""
-        return self._round
-
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: events.MachineEvent) -> None:
         match event:
-            case Started(process=process, pid=pid):
+            case events.Started(process=process, pid=pid):
                 self._started(self._agents[process], pid)
-            case NotStarted(process=process, why=why) if process in self._agents:
+            case events.NotStarted(process=process, why=why) if process in self._agents:
                 self._not_started(self._agents.pop(process), why)
-            case NotStarted(process=process, why=why) if process == DRIVER:  # the job's folders could not be made
+            case events.NotStarted(process=process, why=why) if (
+                process == DRIVER
+            ):  # the job's folders could not be made
                 self._begin_end(JobState.ERROR, why)
-            case Received(process=process, message=message) if process in self._agents:
+            case events.Received(process=process, message=message) if process in self._agents:
                 self._said(self._agents[process], message)
-            case LinkLost(process=process, why=why) if process in self._agents:
+            case events.LinkLost(process=process, why=why) if process in self._agents:
                 self._link_lost(self._agents[process], why)
-            case Exited(process=process) if process in self._agents:
+            case events.Exited(process=process) if process in self._agents:
                 self._exited(self._agents.pop(process), event)
-            case Hung(process=process, why=why) if process in self._agents:
+            case events.Hung(process=process, why=why) if process in self._agents:
                 self._agents[process].hung = why
-                self._out.append(Kill(process, 0.0))
-            case Gathered(generation=number) if number == self._round.number:
-                self._round.gathering = False
-                self._round.gathered += 1
-            case Rechecked(generation=number) if number == self._round.number and self._round.looking:
+                self._kill(process, 0.0)
+            case events.Gathered(generation=number) if number == self.round.number:
+                self.round.gathering = False
+                self.round.gathered += 1
+            case events.Rechecked(generation=number) if number == self.round.number and self.round.looking:
                 self._judge_crash()
             case _:
                 pass
@@ -144,13 +228,14 @@ class ElasticAgents(Machine):
             self._lost_by_itself(agent, 127, f"{self._name(agent)} could not be started: {why}", JobState.ERROR)
 
     def _said(self, agent: TorchrunAgent, message: link.Upward) -> None:
-        current = self._round
+        current = self.round
         match message:
             case link.WorkerHello() if agent.phase is AgentPhase.STARTING:
-                agent.hello, agent.port = message, message.store_port
-                agent.phase = AgentPhase.READY
+                agent.hello, agent.phase = message, AgentPhase.READY
             case link.Began(round=number) if number == current.number and agent.number in current.present:
-                agent.port = message.store_port
+                if agent.hello is not None:
+                    # Where its store listens now: the next round meets there if this agent is its first.
+                    agent.hello = msgspec.structs.replace(agent.hello, store_port=message.store_port)
                 current.begun[agent.number] = message.pids
                 if not current.forming and not current.broken:
                     # A round that has formed shows that the job's Python works, so earlier exits do not count.
@@ -168,7 +253,7 @@ class ElasticAgents(Machine):
                 current.crashes.append(message)
                 if not current.looking and not current.broken:
                     current.looking = True
-                    self._out.append(Recheck(current.number))
+                    self._out.append(events.Recheck(current.number))
             case link.Failed():
                 agent.failed = message
                 if agent.phase is not AgentPhase.ENDING:
@@ -178,7 +263,7 @@ class ElasticAgents(Machine):
 
     def _judge_crash(self) -> None:
         """Decide whether the crash was the cause: all that had happened when it was reported is known by now."""
-        current = self._round
+        current = self.round
         current.looking, current.broken = False, True
         if any(agent.dying for agent in self._members()) or current.left - current.done:
             return  # an agent died, and the crash is its consequence: it costs no restart
@@ -189,12 +274,13 @@ class ElasticAgents(Machine):
         sentence = wording.failure(
             wording.worker_name(worker, rank, slot.id), wording.how_it_ended(cause.exit_code), None
         )
-        self._restarts += 1
-        if self._restarts > self._max_restarts:
+        self.restarts += 1
+        if self.restarts > self._max_restarts:
             times = f" It was restarted {self._max_restarts} times before." if self._max_restarts else ""
-            self._begin_end(JobState.FAILED, f"{sentence}{times}{_last(cause)}")
+            words = f"\n{cause.words}" if cause.words else ""
+            self._begin_end(JobState.FAILED, f"{sentence}{times}{words}")
             return
-        again = f" Restart {self._restarts} of {self._max_restarts}."
+        again = f" Restart {self.restarts} of {self._max_restarts}."
         self._report_loss(worker, slot, cause.pid, cause.exit_code, f"{sentence}{again}", member=True)
 
     def _link_lost(self, agent: TorchrunAgent, why: str) -> None:
@@ -202,10 +288,10 @@ class ElasticAgents(Machine):
         if agent.phase is AgentPhase.ENDING:
             self._end(agent.number, self._grace)
         elif agent.failed is None:
-            self._out.append(Kill(agent.number, EXIT_GRACE))
+            self._kill(agent.number, EXIT_GRACE)
 
-    def _exited(self, agent: TorchrunAgent, event: Exited) -> None:
-        current = self._round
+    def _exited(self, agent: TorchrunAgent, event: events.Exited) -> None:
+        current = self.round
         member = agent.number in current.present and agent.number not in current.done
         if member and event.code == 0 and agent.phase is AgentPhase.MEMBER and event.by_itself:
             # A torchrun of the job's own exits when its processes have ended.
@@ -245,7 +331,7 @@ class ElasticAgents(Machine):
     # --- what follows -------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        if self._ending is None and self._round.finished:
+        if self._ending is None and self.round.finished:
             self._begin_end(JobState.FINISHED, f"Finished: every process of {self._main} ended with exit code 0.")
         if self._ending is None:
             self._end_revoked()
@@ -265,12 +351,12 @@ class ElasticAgents(Machine):
 
     def _fill_slots(self) -> None:
         """Start an agent for every whole unit of granted slots on a host."""
-        if self._round.done and not self._round.broken:
+        if self.round.done and not self.round.broken:
             return  # the script is finishing
         for slots in self._free_units():
-            agent = self._agents[self._next] = TorchrunAgent(self._next, slots)
+            agent = self._agents[self._next] = TorchrunAgent(self._next, slots[0], slots[1:])
             self._next += self._unit
-            self._out.append(StartWorker(agent.number, slots[0], slots[1:]))
+            self._out.append(events.StartWorker(agent.number, agent.slot, agent.others))
 
     def _free_units(self) -> Iterator[tuple[Slot, ...]]:
         occupied = self._occupied
@@ -283,7 +369,7 @@ class ElasticAgents(Machine):
             yield from (tuple(slots[at : at + self._unit]) for at in range(0, whole, self._unit))
 
     def _change_round(self) -> None:
-        current = self._round
+        current = self.round
         if current.looking or any(agent.dying for agent in self._members()):
             return  # a recheck or an exit is about to show which process failed
         if current.halting is None:
@@ -295,14 +381,14 @@ class ElasticAgents(Machine):
             self._begin_round()
 
     def _halt(self, besides: int | None = None) -> None:
-        current = self._round
+        current = self.round
         current.halting = {number for number in current.present if number != besides}
         for number in current.present:
             if number in current.halting:
-                self._out.append(SendMessage(number, link.Halt(round=current.number)))
+                self._tell(number, link.Halt(round=current.number))
 
     def _change_is_due(self) -> bool:
-        current = self._round
+        current = self.round
         following = self._following()
         if current.broken:
             return True
@@ -315,13 +401,13 @@ class ElasticAgents(Machine):
 
     def _following(self) -> tuple[int, ...]:
         """Return the members of the next round if it started now: those of this round first, in their order."""
-        staying = [member for member in self._round.present if self._may_stay(self._agents[member])]
+        staying = [member for member in self.round.present if self._may_stay(self._agents[member])]
         ready = [agent.number for agent in self._agents.values() if agent.phase is AgentPhase.READY]
         return (*staying, *sorted(number for number in ready if not self._agents[number].dying))
 
     def _gathers(self) -> bool:
         """Return whether to wait for agents that are starting: each round costs the script a restart."""
-        current = self._round
+        current = self.round
         coming = any(
             a.phase is AgentPhase.STARTING and not a.dying and self._may_stay(a) for a in self._agents.values()
         )
@@ -329,24 +415,24 @@ class ElasticAgents(Machine):
             return False
         if not current.gathering:
             current.gathering = True
-            self._out.append(Gather(current.number))
+            self._out.append(events.Gather(current.number))
         return True
 
     def _begin_round(self) -> None:
         following = self._following()
-        if not following and not self._round.present:
+        if not following and not self.round.present:
             return
-        former = self._round.present
-        self._round = AgentRound(self._round.number + 1, following)
+        former = self.round.present
+        self.round = AgentRound(self.round.number + 1, following)
         message = link.Round(
-            number=self._round.number,
+            number=self.round.number,
             members=tuple(self._agents[number].member() for number in following),
-            restarts=self._restarts,
+            restarts=self.restarts,
         )
         # Former members get the message too: an agent that is not in the round exits when it reads that.
         for number in (*former, *(number for number in following if number not in former)):
             agent = self._agents[number]
-            self._out.append(SendMessage(number, message))
+            self._tell(number, message)
             if number in following:
                 agent.phase = AgentPhase.MEMBER
             else:
@@ -360,8 +446,8 @@ class ElasticAgents(Machine):
                 agent.phase = AgentPhase.ENDING
                 if ending.state is JobState.FINISHED and agent.hello is not None:
                     # None of their processes runs any more: they exit when they read that no round follows.
-                    number = self._round.number + 1
-                    self._out.append(SendMessage(agent.number, link.Round(number=number, members=(), restarts=0)))
+                    number = self.round.number + 1
+                    self._tell(agent.number, link.Round(number=number, members=(), restarts=0))
                     self._end(agent.number, FAILED_GRACE)
                 else:
                     self._end(agent.number, 0.0)
@@ -375,7 +461,7 @@ class ElasticAgents(Machine):
         return {slot.id for agent in self._agents.values() for slot in agent.slots}
 
     def _members(self) -> list[TorchrunAgent]:
-        return [self._agents[number] for number in self._round.present]
+        return [self._agents[number] for number in self.round.present]
 
     def _may_stay(self, agent: TorchrunAgent) -> bool:
         return all(self._slots.allowed(slot.id) for slot in agent.slots)
@@ -385,7 +471,7 @@ class ElasticAgents(Machine):
         return f"Agent {agent.number} (slot{'s' if len(agent.slots) > 1 else ''} {listed})"
 
     def _report_agent(self, agent: TorchrunAgent, code: int, why: str, *, member: bool) -> None:
-        self._report_loss(agent.number, agent.slots[0], agent.pid, code, why, member=member)
+        self._report_loss(agent.number, agent.slot, agent.pid, code, why, member=member)
 
     def _report_loss(self, worker: int, slot: Slot, pid: int | None, code: int, why: str, *, member: bool) -> None:
         self._send(
@@ -393,7 +479,3 @@ class ElasticAgents(Machine):
                 worker=worker, slot=slot.id, pid=pid, exit_code=code, member=member, update=None, why=why
             )
         )
-
-
-def _last(crash: link.Crashed) -> str:
-    return f"\n{crash.words}" if crash.words else ""

@@ -25,12 +25,10 @@ FAILED_GRACE: Final = 5.0
 
 @dataclass(slots=True)
 class Ending:
-    """The end that a job is coming to.
+    """The end that a job is coming to: FINISHED, KILLED, FAILED or ERROR.
 
-    Attributes:
-        state: FINISHED, KILLED, FAILED or ERROR.
-        reported: False when the server refused this supervisor.
-        driver_told: the driver was asked to exit.
+    `reported` is False when the server refused this supervisor, and `driver_told` is True once the driver was asked to
+    exit.
     """
 
     state: JobState

@@ -13,7 +13,7 @@ from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire.control import Report, Slot
 from edt_sdk.schemas.wire.link import Downward, Upward
 from edt_sdk.schemas.wire.task import Task
-from edt_server.supervisor.state_machines.tails import LastLines
+from edt_server.supervisor.state_machines.wording import LastLines
 
 DRIVER: Final = -1
 
@@ -21,8 +21,14 @@ DRIVER: Final = -1
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
+class MachineEvent:
+    """An event of a job."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Allocated:
+class Allocated(MachineEvent):
     """The server's newest allocation has arrived.
 
     `version` grows. `asked` is the number of slots that the job would have if all were free.
@@ -34,14 +40,14 @@ class Allocated:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(MachineEvent):
     """The server has committed the reports up to `number`."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class Started(MachineEvent):
     """A requested process runs."""
 
     process: int
@@ -49,7 +55,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class NotStarted:
+class NotStarted(MachineEvent):
     """A requested process could not be started. `why` is a sentence."""
 
     process: int
@@ -57,7 +63,7 @@ class NotStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class Received(MachineEvent):
     """A message of a process arrived over its link."""
 
     process: int
@@ -65,7 +71,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLost:
+class LinkLost(MachineEvent):
     """The process's link closed, or was closed because of an invalid message (`why` is the reason)."""
 
     process: int
@@ -73,7 +79,7 @@ class LinkLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(MachineEvent):
     """The process has exited, and all its messages were handled.
 
     Attributes:
@@ -96,7 +102,7 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
-class Hung:
+class Hung(MachineEvent):
     """The worker's heartbeat is overdue. `why` is the predicate of a sentence."""
 
     process: int
@@ -104,65 +110,54 @@ class Hung:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryScarce:
+class MemoryScarce(MachineEvent):
     """Little memory is left: standby workers have to go."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class Gathered(MachineEvent):
     """The answer to `Gather`: the wait is over."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Rechecked:
+class Rechecked(MachineEvent):
     """The answer to `Recheck`: everything that had happened at its time is known by now."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(MachineEvent):
     """End the job as KILLED."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(MachineEvent):
     """The server refuses this supervisor: end everything, report nothing."""
 
     why: str
 
 
-Event = (
-    Allocated
-    | Acknowledged
-    | Started
-    | NotStarted
-    | Received
-    | LinkLost
-    | Exited
-    | Hung
-    | Gathered
-    | Rechecked
-    | MemoryScarce
-    | Stop
-    | Refuse
-)
-
-
 # --- instructions -----------------------------------------------------------------------------------------------------
 
 
+class Instruction:
+    """An instruction to the supervisor."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class StartDriver:
+class StartDriver(Instruction):
     """Start the driver. Answered by Started or NotStarted."""
 
 
 @dataclass(frozen=True, slots=True)
-class StartWorker:
+class StartWorker(Instruction):
     """Start a worker. Answered by Started or NotStarted. `others` are further slots of the same process."""
 
     worker: int
@@ -171,14 +166,14 @@ class StartWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class StartStandby:
+class StartStandby(Instruction):
     """Start a standby worker, see `standbys`. Answered by Started or NotStarted."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
-class AssignStandby:
+class AssignStandby(Instruction):
     """Make a standby the worker of this slot, whether its process exists already or not."""
 
     worker: int
@@ -186,7 +181,7 @@ class AssignStandby:
 
 
 @dataclass(frozen=True, slots=True)
-class StartTask:
+class StartTask(Instruction):
     """Start a process of a plain job. Answered by Started or NotStarted."""
 
     worker: int
@@ -194,7 +189,7 @@ class StartTask:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class End(Instruction):
     """Give the process `patience` seconds to exit by itself, then SIGTERM, then SIGKILL. Answered by Exited."""
 
     process: int
@@ -202,7 +197,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Instruction):
     """Send SIGKILL after `patience` seconds in which it may exit by itself. Answered by Exited."""
 
     process: int
@@ -210,14 +205,14 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class Gather(Instruction):
     """Wait a moment, so that workers about to be ready join in the same change. Answered by Gathered."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Recheck:
+class Recheck(Instruction):
     """Wait a moment: members report that their group broke, and no death is known. Answered by Rechecked.
 
     The closed link of a dead member may be unread while such a message arrives. A broken network leaves nothing unread.
@@ -227,7 +222,7 @@ class Recheck:
 
 
 @dataclass(frozen=True, slots=True)
-class SendMessage:
+class SendMessage(Instruction):
     """Send a message over the process's link."""
 
     process: int
@@ -235,7 +230,7 @@ class SendMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class SendReport:
+class SendReport(Instruction):
     """Report to the server. The numbers are consecutive."""
 
     number: int
@@ -243,42 +238,24 @@ class SendReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Instruction):
     """Publish progress, unnumbered."""
 
     progress: JobProgress
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class Note(Instruction):
     """Write a line to the supervisor's own log."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Instruction):
     """Exit when all reports are delivered: no process of the job is left.
 
     `over` is True when the job has ended, and False when only this supervisor has, because the server refused it.
     """
 
     over: bool = True
-
-
-Instruction = (
-    StartDriver
-    | StartWorker
-    | StartStandby
-    | AssignStandby
-    | StartTask
-    | End
-    | Kill
-    | Gather
-    | Recheck
-    | SendMessage
-    | SendReport
-    | Publish
-    | Note
-    | Finish
-)

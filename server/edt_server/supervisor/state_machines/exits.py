@@ -34,25 +34,12 @@ class Fatal:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a job has done by now.
-
-    Attributes:
-        running: number of the training under way, None between trainings.
-        trainings, updates: numbers of the finished trainings and of their updates.
-    """
+    """What a job has done: its finished trainings and their updates, and the number of the training under way."""
 
     interpreter: str
     running: int | None
     trainings: int
     updates: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A possible cause of a job's failure. `silent` means that the process died without reporting an error."""
-
-    message: str
-    silent: bool
 
 
 def judge(worker: Worker, event: Exited, *, training: TrainingRun | None, attempts: Attempts) -> WorkerLost | Fatal:
@@ -61,28 +48,34 @@ def judge(worker: Worker, event: Exited, *, training: TrainingRun | None, attemp
     times = _times(worker, kind, training, attempts)
     if not times:
         return _replaced(worker, event.code, loss(worker, name, event), attempts)
-    cause = worker_cause(worker, name, event, times)
-    if cause is None:
-        return Fatal(JobState.FAILED, loss(worker, name, event), silent=False)
-    return Fatal(JobState.FAILED, cause.message, cause.silent)
-
-
-def could_not_start(worker: Worker, event: Exited, *, interpreter: str) -> Fatal:
-    """Judge a worker that exited by itself before its hello, in a job that never trained: its Python is broken."""
-    what = wording.never_spoke(name_of(worker, None), interpreter, event.code, event.words)
-    return Fatal(JobState.ERROR, what, silent=True)
+    return worker_cause(worker, name, event, times) or Fatal(JobState.FAILED, loss(worker, name, event), silent=False)
 
 
 def judge_driver(driver: Driver, event: Exited, past: Past, attempts: Attempts, *, wanted: bool) -> DriverLost | Fatal:
     """Judge the driver's exit. Its script runs again if it was killed from outside and is still `wanted`."""
-    times = 1
-    if wanted and driver_was_killed(driver, event):
+    who, times = "The main script", 1
+    # Killed from outside: its script neither failed nor finished.
+    if wanted and event.code < 0 and not event.signals and driver.failed is None:
         times = attempts.driver_ended()
         if not times:
-            why = wording.failure("The main script", wording.how_it_ended(event.code), None)
+            why = wording.failure(who, wording.how_it_ended(event.code), None)
             return DriverLost(pid=driver.pid, exit_code=event.code, why=why)
-    state, message = driver_verdict(driver, event, past, times)
-    return Fatal(state, message, silent=True)
+    if driver.phase is not DriverPhase.TALKING and past.running is None and past.trainings == 0:
+        why = wording.never_spoke("The driver", past.interpreter, event.code, event.words)
+        return Fatal(JobState.ERROR, why, silent=True)
+    if driver.failed is not None:
+        message = wording.failure(driver.failed.message, "", event.words, driver.failed.traceback)
+    elif driver.lost and not event.by_itself:
+        message = wording.failure(who, wording.lost_link(driver.lost), event.words)
+    elif event.code != 0:
+        message = wording.failure(who, wording.how_it_ended(event.code), event.words, times=times)
+    elif past.running is not None:
+        message = wording.failure(who, f"ended while training {past.running} was running.", event.words)
+    elif past.trainings == 0:
+        message = wording.never_trained(event.words)
+    else:
+        return Fatal(JobState.FINISHED, wording.finished(past.trainings, past.updates), silent=True)
+    return Fatal(JobState.FAILED, message, silent=True)
 
 
 def not_started(worker: Worker, why: str, *, training: TrainingRun | None, attempts: Attempts) -> WorkerLost | Fatal:
@@ -120,31 +113,6 @@ def _replaced(worker: Worker, code: int, why: str, attempts: Attempts) -> Worker
     )
 
 
-def driver_was_killed(driver: Driver, event: Exited) -> bool:
-    """Return whether the driver was killed from outside: its script neither failed nor finished."""
-    return event.code < 0 and not event.signals and driver.failed is None
-
-
-def driver_verdict(driver: Driver, event: Exited, past: Past, times: int = 1) -> tuple[JobState, str]:
-    """Return how the job ends when its driver has exited (`times` in a row), unless that was decided before."""
-    who = "The main script"
-    if driver.phase is not DriverPhase.TALKING and past.running is None and past.trainings == 0:
-        return JobState.ERROR, wording.never_spoke("The driver", past.interpreter, event.code, event.words)
-    if driver.failed is not None:
-        message = wording.failure(driver.failed.message, "", event.words, driver.failed.traceback)
-    elif driver.lost and not event.by_itself:
-        message = wording.failure(who, wording.lost_link(driver.lost), event.words)
-    elif event.code != 0:
-        message = wording.failure(who, wording.how_it_ended(event.code), event.words, times=times)
-    elif past.running is not None:
-        message = wording.failure(who, f"ended while training {past.running} was running.", event.words)
-    elif past.trainings == 0:
-        message = wording.never_trained(event.words)
-    else:
-        return JobState.FINISHED, wording.finished(past.trainings, past.updates)
-    return JobState.FAILED, message
-
-
 def end_kind(worker: Worker, event: Exited) -> DeathCause:
     """Return whether the worker's own code ended it."""
     if worker.failed is not None:
@@ -154,8 +122,8 @@ def end_kind(worker: Worker, event: Exited) -> DeathCause:
     return DeathCause.OWN if event.code >= 0 or -event.code in CRASH_SIGNALS else DeathCause.OUTSIDE
 
 
-def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Cause | None:
-    """Return the cause of failure that a worker's exit gives, None when the supervisor itself ended the worker."""
+def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Fatal | None:
+    """Return the end of the job that a worker's exit causes, None when the supervisor itself ended the worker."""
     what = _predicate(worker, event)
     if what is None:
         return None
@@ -163,7 +131,7 @@ def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Ca
     traceback = worker.failed.traceback if worker.failed is not None else ""
     if worker.hung:
         what += " and was killed"
-    return Cause(wording.failure(name, what, event.words, traceback, times=times), silent)
+    return Fatal(JobState.FAILED, wording.failure(name, what, event.words, traceback, times=times), silent)
 
 
 def loss(worker: Worker, name: str, event: Exited) -> str:

@@ -61,10 +61,8 @@ class TrainingRun:
     ) -> tuple[int, ...] | None:
         """Return the members of the next generation, None when nothing is to change now.
 
-        Args:
-            ready: workers that are prepared and in no generation.
-            may_stay: whether a member's slot is still the job's.
-            suspended: the job may use no slot at all.
+        `ready` are prepared workers in no generation. A member `may_stay` while its slot is the job's. A `suspended`
+        job may use no slot at all.
         """
         # One planned change at a time: all members of the last have to have joined, and its leavers have to be gone,
         # before the next one is published (decision 002).
@@ -110,7 +108,7 @@ class TrainingRun:
 
     def formed(self, workers: Mapping[int, Worker], update: int) -> GenerationFormed:
         """Return the report that all members have joined. Members that have exited since are left out."""
-        members = [worker.member(fresh=False) for number in self.members if (worker := workers.get(number))]
+        members = [worker.member() for number in self.members if (worker := workers.get(number))]
         return GenerationFormed(
             training=self.number,
             number=self.generation,

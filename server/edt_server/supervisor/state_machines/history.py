@@ -16,7 +16,7 @@ from edt_server.supervisor.state_machines.generation import TrainingRun
 GENERATION_MARGIN = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class History:
     """The past of a job.
 
@@ -26,7 +26,6 @@ class History:
         running: the unfinished training, None between trainings.
         committed: its updates that are known to be committed.
         workers: how many worker numbers were used.
-        driver_ran: its script was started.
         generations: the highest number of a formed generation, over all trainings.
         runs: how often all processes of a plain job were started.
     """
@@ -43,30 +42,27 @@ class History:
 
 def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> History:
     """Return the past that these reports describe, in order. `payload` returns the path of a training's payload."""
-    number, committed, workers, driver_ran = 0, 0, 0, False
-    generations = runs = 0
-    trainings: list[int] = []
-    running: TrainingRun | None = None
+    past = History()
     for numbered in reports:
-        number = numbered.number
-        if isinstance(numbered.report, control.GenerationFormed):
-            generations = max(generations, numbered.report.number)
+        past.reports = numbered.number
         match numbered.report:
             case control.DriverStarted():
-                driver_ran = True
+                past.driver_ran = True
             case control.RunStarted():
-                runs += 1
+                past.runs += 1
             case control.WorkerStarted(worker=worker):
-                workers = max(workers, worker + 1)
+                past.workers = max(past.workers, worker + 1)
             case control.TrainingStarted(training=training, shards=shards, epochs=epochs):
-                committed = 0
-                running = TrainingRun(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
-            case control.GenerationFormed(number=generation, update=update) if running is not None:
-                running.generation = max(running.generation, generation + GENERATION_MARGIN)
-                committed = max(committed, update or 0)
-            case control.WorkerLost(update=update) if running is not None:
-                committed = max(committed, update or 0)
+                past.committed = 0
+                past.running = TrainingRun(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
+            case control.GenerationFormed(number=number, update=update):
+                past.generations = max(past.generations, number)
+                if past.running is not None:
+                    past.running.generation = max(past.running.generation, number + GENERATION_MARGIN)
+                    past.committed = max(past.committed, update or 0)
+            case control.WorkerLost(update=update) if past.running is not None:
+                past.committed = max(past.committed, update or 0)
             case control.TrainingEnded(updates=updates):
-                trainings.append(updates)
-                running = None
-    return History(number, tuple(trainings), running, committed, workers, driver_ran, generations, runs)
+                past.trainings += (updates,)
+                past.running = None
+    return past

@@ -11,30 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 
 from edt_sdk.schemas.job import JobState
-from edt_sdk.schemas.wire import control
+from edt_sdk.schemas.wire import control, link
+from edt_server.supervisor.state_machines import events
 from edt_server.supervisor.state_machines.ending import Ending
-from edt_server.supervisor.state_machines.events import (
-    Acknowledged,
-    Allocated,
-    End,
-    Event,
-    Finish,
-    Instruction,
-    Note,
-    Refuse,
-    SendReport,
-    Stop,
-)
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.slot_ledger import SlotLedger
 
 
 class Machine(ABC):
-    """A state machine: events in, instructions out. Each attempt of a job has its own machine.
-
-    Args:
-        past: what earlier attempts have done.
-    """
+    """A state machine: events in, instructions out. Each attempt of a job has its own machine."""
 
     def __init__(self, past: History) -> None:
         self._reports = past.reports
@@ -44,23 +29,24 @@ class Machine(ABC):
         # slot → the last process in it, and its exit code
         self._exits: dict[int, tuple[int, int]] = {}
         self._ending: Ending | None = None
-        self._over = False
-        self._out: list[Instruction] = []
+        # The job has ended, and none of its processes is left.
+        self.over = False
+        self._out: list[events.Instruction] = []
 
-    def apply(self, event: Event) -> list[Instruction]:
+    def apply(self, event: events.MachineEvent) -> list[events.Instruction]:
         """Return what to do about the event, in order."""
         self._out = []
         match event:
-            case Allocated():
+            case events.Allocated():
                 if self._slots.allocate(event.version, event.slots):
                     self._asked = event.asked
                 else:
                     self._note(f"allocation {event.version} is older than the newest one: ignored")
-            case Acknowledged(number=number):
+            case events.Acknowledged(number=number):
                 self._slots.acknowledge(number)
-            case Stop(why=why):
+            case events.Stop(why=why):
                 self._begin_end(JobState.KILLED, why)
-            case Refuse(why=why):
+            case events.Refuse(why=why):
                 self._begin_end(JobState.KILLED, why)
                 # Fencing: another attempt may be running, and the server would refuse the reports of this one (decision
                 # 003).
@@ -68,14 +54,14 @@ class Machine(ABC):
                     self._ending.reported = False
             case _:
                 self._hear(event)
-        if not self._over:
+        if not self.over:
             self._settle()
         return self._out
 
     # --- what each framework has of its own ---------------------------------------------------------------------------
 
     @abstractmethod
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: events.MachineEvent) -> None:
         """Handle what happened to a process, or a timer."""
 
     @abstractmethod
@@ -109,11 +95,6 @@ class Machine(ABC):
         """Slots for the hello, see `SlotLedger.holding`."""
         return self._slots.holding
 
-    @property
-    def over(self) -> bool:
-        """True when the job has ended and none of its processes is left."""
-        return self._over
-
     def _begin_end(self, state: JobState, message: str, *, silent: bool = False) -> None:
         """Come to this end, unless another end was decided before. `silent` is as in `Ending.blame`."""
         if self._ending is None:
@@ -122,10 +103,10 @@ class Machine(ABC):
 
     def _finish(self, ending: Ending) -> None:
         """Send the last report: nothing of the job is left."""
-        self._over = True
+        self.over = True
         if ending.reported:
             self._send(control.JobEnded(state=ending.state, message=ending.message))
-        self._out.append(Finish(over=ending.reported))
+        self._out.append(events.Finish(over=ending.reported))
 
     def _release_revoked(self, occupied: Collection[int]) -> None:
         """Release the revoked slots, except those that a process still occupies."""
@@ -142,10 +123,16 @@ class Machine(ABC):
 
     def _send(self, report: control.Report) -> None:
         self._reports += 1
-        self._out.append(SendReport(self._reports, report))
+        self._out.append(events.SendReport(self._reports, report))
 
     def _end(self, process: int, patience: float) -> None:
-        self._out.append(End(process, patience))
+        self._out.append(events.End(process, patience))
+
+    def _kill(self, process: int, patience: float) -> None:
+        self._out.append(events.Kill(process, patience))
+
+    def _tell(self, process: int, message: link.Downward) -> None:
+        self._out.append(events.SendMessage(process, message))
 
     def _note(self, text: str) -> None:
-        self._out.append(Note(text))
+        self._out.append(events.Note(text))

@@ -13,45 +13,15 @@ A death costs the job one of its `attempts`. `generation` chooses the next membe
 
 from __future__ import annotations
 
-from edt_sdk.schemas.job import JobState
+import msgspec
+
+from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.state_machines import wording
+from edt_server.supervisor.state_machines import events, exits, wording
 from edt_server.supervisor.state_machines.attempts import Attempts, DeathCause
 from edt_server.supervisor.state_machines.ending import EXIT_GRACE, FAILED_GRACE
-from edt_server.supervisor.state_machines.events import (
-    DRIVER,
-    AssignStandby,
-    Event,
-    Exited,
-    Gather,
-    Gathered,
-    Hung,
-    Kill,
-    LinkLost,
-    MemoryScarce,
-    NotStarted,
-    Publish,
-    Received,
-    Recheck,
-    Rechecked,
-    SendMessage,
-    StartDriver,
-    Started,
-    StartStandby,
-    StartWorker,
-)
-from edt_server.supervisor.state_machines.exits import (
-    Fatal,
-    Past,
-    could_not_start,
-    end_kind,
-    judge,
-    judge_driver,
-    name_of,
-    not_started,
-    worker_cause,
-)
+from edt_server.supervisor.state_machines.events import DRIVER
 from edt_server.supervisor.state_machines.generation import TrainingRun
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.machine import Machine
@@ -63,7 +33,6 @@ from edt_server.supervisor.state_machines.worker_group import (
     Worker,
     WorkerGroup,
     WorkerPhase,
-    progress_of,
 )
 
 LINK_LOST_GRACE = 5.0
@@ -72,13 +41,7 @@ TRAINED_GRACE = 30.0
 
 
 class JobMembership(Machine):
-    """The state machine of a job with elastic workers.
-
-    Args:
-        interpreter: named in the message when the driver cannot start.
-        history: what an earlier attempt has done.
-        standbys: the most standby workers.
-    """
+    """The state machine of a job with elastic workers, and with so many standby workers at most."""
 
     def __init__(self, *, interpreter: str, history: History | None = None, standbys: int = 0) -> None:
         past = History() if history is None else history
@@ -120,39 +83,39 @@ class JobMembership(Machine):
         """Updates of the running training that are known to be committed."""
         return self._attempts.committed
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: events.MachineEvent) -> None:
         match event:
-            case Started() | NotStarted() | Received() | LinkLost() | Exited() if (
+            case events.Started() | events.NotStarted() | events.Received() | events.LinkLost() | events.Exited() if (
                 event.process in self._standbys.workers
             ):
                 self._out += self._standbys.hear(event.process, event, self._training)
-            case Started(process=process, pid=pid):
+            case events.Started(process=process, pid=pid):
                 self._started(process, pid)
-            case NotStarted(process=process, why=why):
+            case events.NotStarted(process=process, why=why):
                 self._not_started(process, why)
-            case Received(process=process, message=message):
+            case events.Received(process=process, message=message):
                 if process == DRIVER:
                     self._on_driver_message(message)
                 elif process in self._workers:
                     self._on_worker_message(self._workers[process], message)
-            case LinkLost():
+            case events.LinkLost():
                 self._link_lost(event)
-            case Exited(process=process, updates=updates):
+            case events.Exited(process=process, updates=updates):
                 if updates is not None and self._training is not None:
                     self._attempts.progress(updates)
                 if process == DRIVER:
                     self._driver_exited(event)
                 elif process in self._workers:
                     self._worker_exited(self._workers.pop(process), event)
-            case Hung(process=process, why=why) if process in self._workers:
+            case events.Hung(process=process, why=why) if process in self._workers:
                 self._workers[process].hung = why
-                self._out.append(Kill(process, 0.0))
-            case Gathered(generation=generation):
+                self._kill(process, 0.0)
+            case events.Gathered(generation=generation):
                 if self._training is not None and self._training.generation == generation:
                     self._training.gathered = True
-            case Rechecked(generation=generation):
+            case events.Rechecked(generation=generation):
                 self._on_recheck(generation)
-            case MemoryScarce():
+            case events.MemoryScarce():
                 self._out += self._standbys.scarce()
 
     # --- what happened ------------------------------------------------------------------------------------------------
@@ -178,7 +141,7 @@ class JobMembership(Machine):
             return
         worker = self._workers.pop(process)
         if worker.phase is not WorkerPhase.ENDING and self._ending is None:
-            self._count(worker, not_started(worker, why, training=self._training, attempts=self._attempts))
+            self._count(worker, exits.not_started(worker, why, training=self._training, attempts=self._attempts))
         if worker.revoked and self._ending is None:
             self._release(worker.slot.id)
 
@@ -204,7 +167,7 @@ class JobMembership(Machine):
         number, finished = request.training, len(self._done)
         running = None if self._training is None else self._training.number
         if 0 <= number < finished:
-            self._out.append(SendMessage(DRIVER, link.TrainingDone(training=number, updates=self._done[number])))
+            self._tell(DRIVER, link.TrainingDone(training=number, updates=self._done[number]))
         elif number == running:
             self._note(f"the main script is back at training {number}, which goes on as it is")
         elif running is not None or number != finished:
@@ -235,14 +198,14 @@ class JobMembership(Machine):
                 if training.updates is not None:
                     self._end(worker.number, 0.0)  # only the last meeting of the group was left to do
                 elif message.generation == training.generation:
-                    self._out.append(Recheck(training.generation))
+                    self._out.append(events.Recheck(training.generation))
             case link.Left(update=update):
                 self._attempts.progress(update)
                 worker.left = True
                 self._end(worker.number, LEFT_GRACE)
             case link.Progress(update=update) if training is not None and message.training == training.number:
                 self._attempts.progress(update)
-                self._out.append(Publish(progress_of(message)))
+                self._out.append(events.Publish(msgspec.convert(message, JobProgress, from_attributes=True)))
             case link.Trained() if training is not None and message.training == training.number:
                 self._trained(training, message)
             case link.Failed():
@@ -291,7 +254,7 @@ class JobMembership(Machine):
                 worker.phase = WorkerPhase.ENDING
                 self._end(worker.number, 0.0)
 
-    def _link_lost(self, event: LinkLost) -> None:
+    def _link_lost(self, event: events.LinkLost) -> None:
         if event.process in self._workers:
             worker = self._workers[event.process]
             worker.lost = event.why
@@ -299,16 +262,16 @@ class JobMembership(Machine):
                 self._end(event.process, LINK_LOST_GRACE)
             elif worker.failed is None:
                 # Not at once: a worker that exits by itself closes its link first, and its exit code shows the cause.
-                self._out.append(Kill(event.process, EXIT_GRACE))
+                self._kill(event.process, EXIT_GRACE)
         elif event.process == DRIVER and self._driver.runs:
             self._driver.lost = event.why
             if self._training is not None:
                 self._end(DRIVER, LINK_LOST_GRACE)
 
-    def _driver_exited(self, event: Exited) -> None:
+    def _driver_exited(self, event: events.Exited) -> None:
         running = None if self._training is None else self._training.number
-        past = Past(self._interpreter, running, len(self._done), sum(self._done))
-        what = judge_driver(self._driver, event, past, self._attempts, wanted=self._ending is None)
+        past = exits.Past(self._interpreter, running, len(self._done), sum(self._done))
+        what = exits.judge_driver(self._driver, event, past, self._attempts, wanted=self._ending is None)
         if isinstance(what, control.DriverLost):
             self._send(what)
             self._driver = Driver()  # `_fill_slots` starts it again
@@ -316,18 +279,18 @@ class JobMembership(Machine):
             self._driver.phase = DriverPhase.GONE
             self._begin_end(what.state, what.message, silent=what.silent)
 
-    def _worker_exited(self, worker: Worker, event: Exited) -> None:
+    def _worker_exited(self, worker: Worker, event: events.Exited) -> None:
         training = self._training
         self._exits[worker.slot.id] = (worker.number, event.code)
         if self._ending is not None:
-            cause = worker_cause(worker, name_of(worker, training), event) if event.code != 0 else None
+            cause = exits.worker_cause(worker, exits.name_of(worker, training), event) if event.code != 0 else None
             if cause is not None:
                 self._ending.blame(cause.message, silent=cause.silent)
             return
         if not self._may_end(worker) and worker.phase is not WorkerPhase.LEAVING:
             self._worker_died(worker, event, training)
         elif event.code != 0 and worker.phase is not WorkerPhase.ENDING:
-            who = name_of(worker, training)
+            who = exits.name_of(worker, training)
             self._note(f"{who} {wording.how_it_ended(event.code)} when it was no longer needed")
         if training is not None:
             training.gone(worker.number, left=worker.left)
@@ -339,16 +302,19 @@ class JobMembership(Machine):
         done = self._training is not None and self._training.updates is not None
         return worker.phase is WorkerPhase.ENDING or worker.left or done
 
-    def _worker_died(self, worker: Worker, event: Exited, training: TrainingRun | None) -> None:
+    def _worker_died(self, worker: Worker, event: events.Exited, training: TrainingRun | None) -> None:
         """Count the death, so that the slot is filled again and the others continue, unless the limit is reached."""
         trained = bool(self._done) or (training is not None and training.generation > 0)
-        if worker.hello is None and not trained and end_kind(worker, event) is DeathCause.OWN:
-            self._count(worker, could_not_start(worker, event, interpreter=self._interpreter))
+        if worker.hello is None and not trained and exits.end_kind(worker, event) is DeathCause.OWN:
+            # It exited by itself before its hello, in a job that never trained: its Python is broken.
+            name = exits.name_of(worker, None)
+            what = wording.never_spoke(name, self._interpreter, event.code, event.words)
+            self._count(worker, exits.Fatal(JobState.ERROR, what, silent=True))
         else:
-            self._count(worker, judge(worker, event, training=training, attempts=self._attempts))
+            self._count(worker, exits.judge(worker, event, training=training, attempts=self._attempts))
 
-    def _count(self, worker: Worker, what: control.WorkerLost | Fatal) -> None:
-        if isinstance(what, Fatal):
+    def _count(self, worker: Worker, what: control.WorkerLost | exits.Fatal) -> None:
+        if isinstance(what, exits.Fatal):
             self._begin_end(what.state, what.message, silent=what.silent)
             return
         self._send(what)
@@ -359,7 +325,7 @@ class JobMembership(Machine):
 
     def _begin(self, worker: Worker, training: TrainingRun) -> None:
         worker.phase = WorkerPhase.PREPARING
-        self._out.append(SendMessage(worker.number, training.begin()))
+        self._tell(worker.number, training.begin())
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
@@ -391,10 +357,10 @@ class JobMembership(Machine):
         # A driver that ran for an earlier supervisor may not need a slot any more.
         if self._driver.phase is DriverPhase.NONE and (granted or (self._driver_ran and self._slots.known)):
             self._driver.phase = DriverPhase.STARTED
-            self._out.append(StartDriver())
+            self._out.append(events.StartDriver())
         self._release_revoked(self._group.slots)
         for slot_granted in self._empty_slots():
-            self._out.append(StartWorker(self._group.add(slot_granted).number, slot_granted))
+            self._out.append(events.StartWorker(self._group.add(slot_granted).number, slot_granted))
 
     def _empty_slots(self) -> list[Slot]:
         """Return the granted slots that should have a worker and have none."""
@@ -410,7 +376,7 @@ class JobMembership(Machine):
             worker = self._standbys.take(slot)
             if worker is not None:
                 self._workers[worker.number] = worker
-                self._out.append(AssignStandby(worker.number, slot))
+                self._out.append(events.AssignStandby(worker.number, slot))
                 if worker.pid is not None:
                     self._send(control.WorkerStarted(worker=worker.number, slot=slot.id, pid=worker.pid))
 
@@ -425,7 +391,7 @@ class JobMembership(Machine):
         if self.committed > training.began and self._standbys.short_of(wanted):
             number = self._group.new_number()
             self._standbys.add(number)
-            self._out.append(StartStandby(number))
+            self._out.append(events.StartStandby(number))
 
     def _change_generation(self) -> None:
         training = self._training
@@ -452,7 +418,7 @@ class JobMembership(Machine):
             worker.phase = WorkerPhase.MEMBER if number in following else WorkerPhase.LEAVING
             worker.revoked = number not in following
             if not worker.left:
-                self._out.append(SendMessage(number, message))
+                self._tell(number, message)
 
     def _gathers(self, training: TrainingRun, following: tuple[int, ...]) -> bool:
         """Return whether a change that only adds members waits a moment for workers that are starting."""
@@ -465,7 +431,7 @@ class JobMembership(Machine):
             return False
         if not training.gathering:
             training.gathering = True
-            self._out.append(Gather(training.generation))
+            self._out.append(events.Gather(training.generation))
         return True
 
     def _end_training(self) -> None:
@@ -479,4 +445,4 @@ class JobMembership(Machine):
         # Between trainings the job holds no slot, because its driver needs none.
         for slot in self._slots.held:
             self._release(slot)
-        self._out.append(SendMessage(DRIVER, link.TrainingDone(training=training.number, updates=training.updates)))
+        self._tell(DRIVER, link.TrainingDone(training=training.number, updates=training.updates))

@@ -18,7 +18,7 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.state_machines import wording
 from edt_server.supervisor.state_machines.ending import Ending
-from edt_server.supervisor.state_machines.events import Event, Exited, Hung, NotStarted, Started, StartTask
+from edt_server.supervisor.state_machines.events import Exited, Hung, MachineEvent, NotStarted, Started, StartTask
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.machine import Machine
 
@@ -32,7 +32,6 @@ _TAKEN = "It was suspended, or one of its slots is gone."
 class Process:
     """One process of a run, from the instruction to start it until its exit."""
 
-    worker: int
     task: Task
     pid: int | None = None
     lost: str = ""
@@ -44,7 +43,6 @@ class PlainRun:
 
     Attributes:
         number: from 1.
-        slots: the slots of all processes.
         processes: the processes that have not exited, by worker.
         told: its start was reported.
         stopped: it was ended early, so its exit codes count for nothing.
@@ -59,12 +57,7 @@ class PlainRun:
 
 
 class Plain(Machine):
-    """The state machine of a plain job.
-
-    Args:
-        spec: its framework, and how many slots it needs.
-        history: what an earlier attempt has done. Only its numbers matter.
-    """
+    """The state machine of a plain job. Only the numbers of an earlier attempt matter."""
 
     def __init__(self, spec: JobSpec, history: History | None = None) -> None:
         past = History() if history is None else history
@@ -83,7 +76,7 @@ class Plain(Machine):
         """True while processes are still to be started."""
         return self._ending is None and self._run is None
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: MachineEvent) -> None:
         match event:
             case Started(process=worker, pid=pid):
                 self._started(worker, pid)
@@ -134,7 +127,7 @@ class Plain(Machine):
         if run is None or process is None:
             return
         for slot in process.task.slots:
-            self._exits[slot.id] = (process.worker, event.code)
+            self._exits[slot.id] = (event.process, event.code)
         by_itself = event.by_itself and not process.lost
         if self._ending is not None:
             if by_itself and event.code != 0 and self._ending.state is JobState.FAILED:
@@ -165,7 +158,9 @@ class Plain(Machine):
         run = self._run
         if self._ending is None and run is not None:
             if not run.processes and not run.stopped:
-                self._begin_end(JobState.FINISHED, self._finished(run))
+                where = "" if len(run.started) == 1 else " on all ranks"
+                message = f"Finished: {self._what.lower()} ended with exit code 0{where}."
+                self._begin_end(JobState.FINISHED, message)
             elif not run.stopped and not all(self._slots.allowed(slot) for slot in run.slots):
                 self._stop(run, _TAKEN)
         # A stopped run has to be gone before its slots are released and the next run starts in them.
@@ -188,7 +183,7 @@ class Plain(Machine):
         for rank, slots in enumerate(found):
             worker, self._workers = self._workers, self._workers + 1
             task = Task(run=run.number, rank=rank, world=len(found), slots=slots)
-            run.processes[worker] = Process(worker, task)
+            run.processes[worker] = Process(task)
             self._first_slot[worker] = slots[0].id
             self._out.append(StartTask(worker, task))
 
@@ -213,20 +208,11 @@ class Plain(Machine):
     def _name(self, task: Task) -> str:
         return self._what if task.world == 1 else f"Rank {task.rank} (slot {task.slots[0].id})"
 
-    def _finished(self, run: PlainRun) -> str:
-        where = "" if len(run.started) == 1 else " on all ranks"
-        return f"Finished: {self._what.lower()} ended with exit code 0{where}."
-
 
 def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple[Slot, ...]]:
-    """Return the slots of each process, by rank.
-
-    Args:
-        framework: PYTORCH or DIST.
-        slots: all slots of the job. For DIST a multiple of `unit`.
-        unit: slots of each process of DIST.
-    """
-    by_host = [tuple(those) for _, those in groupby(sorted(slots, key=_place), key=lambda slot: slot.host)]
+    """Return the slots of each process of a PYTORCH or DIST job, by rank. With DIST a process has `unit` slots."""
+    ordered = sorted(slots, key=lambda slot: (slot.host, slot.id))
+    by_host = [tuple(those) for _, those in groupby(ordered, key=lambda slot: slot.host)]
     if framework is Framework.PYTORCH:
         return [tuple(slot for those in sorted(by_host, key=len, reverse=True) for slot in those)]
     whole: list[tuple[Slot, ...]] = []
@@ -236,7 +222,3 @@ def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple
         whole += [those[at : at + unit] for at in range(0, full, unit)]
         rest += those[full:]
     return whole + [tuple(rest[at : at + unit]) for at in range(0, len(rest), unit)]
-
-
-def _place(slot: Slot) -> tuple[str, int]:
-    return slot.host, slot.id

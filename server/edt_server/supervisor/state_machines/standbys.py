@@ -10,20 +10,8 @@ from __future__ import annotations
 
 from edt_sdk.schemas.wire import link
 from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.state_machines import events
 from edt_server.supervisor.state_machines.ending import EXIT_GRACE, FAILED_GRACE
-from edt_server.supervisor.state_machines.events import (
-    End,
-    Event,
-    Exited,
-    Instruction,
-    Kill,
-    LinkLost,
-    Note,
-    NotStarted,
-    Received,
-    SendMessage,
-    Started,
-)
 from edt_server.supervisor.state_machines.generation import TrainingRun
 from edt_server.supervisor.state_machines.worker_group import Worker, WorkerPhase
 
@@ -37,13 +25,9 @@ _NEARNESS = (WorkerPhase.READY, WorkerPhase.PREPARING, WorkerPhase.IDLE, WorkerP
 
 
 class Standbys:
-    """The standbys of a job.
+    """The standbys of a job, at most so many at a time.
 
-    Args:
-        most: the most standbys at a time, 0 for none.
-
-    Attributes:
-        workers: by number, until their processes have exited or they have slots.
+    `workers` has them by number, until their processes have exited or they have slots.
     """
 
     def __init__(self, most: int) -> None:
@@ -53,13 +37,7 @@ class Standbys:
         self._lost = 0
 
     def wanted(self, training: TrainingRun | None, granted: tuple[Slot, ...], asked: int) -> int:
-        """Return how many standbys there should be.
-
-        Args:
-            training: the running training.
-            granted: slots of the job.
-            asked: the slots it would have if all were free.
-        """
+        """Return how many standbys there should be. The job would have `asked` slots if all were free."""
         if training is None or training.updates is not None or not training.members or not granted:
             return 0
         # A standby must not touch a GPU before it knows which one is its own, and without that it is not prepared.
@@ -93,60 +71,60 @@ class Standbys:
         self._lost = 0
         return worker
 
-    def keep(self, most: int) -> list[Instruction]:
+    def keep(self, most: int) -> list[events.Instruction]:
         """End the standbys beyond so many, the youngest first."""
         surplus = list(self.workers.values())[max(0, most) :]
-        out: list[Instruction] = []
+        out: list[events.Instruction] = []
         for worker in surplus:
             if worker.phase is not WorkerPhase.ENDING:
                 worker.phase = WorkerPhase.ENDING
-                out.append(End(worker.number, 0.0))
+                out.append(events.End(worker.number, 0.0))
         return out
 
-    def scarce(self) -> list[Instruction]:
+    def scarce(self) -> list[events.Instruction]:
         """End all standbys for the rest of this training, because memory is scarce."""
         self._lost = _MOST_LOST
         return self.keep(0)
 
-    def hear(self, process: int, event: Event, training: TrainingRun | None) -> list[Instruction]:
+    def hear(self, process: int, event: events.MachineEvent, training: TrainingRun | None) -> list[events.Instruction]:
         """Return what to do about an event of a standby."""
         worker = self.workers[process]
         match event:
-            case Started(pid=pid):
+            case events.Started(pid=pid):
                 worker.pid = pid
                 # It had to end before its process existed.
-                return [End(process, 0.0)] if worker.phase is WorkerPhase.ENDING else []
-            case NotStarted(why=why):
+                return [events.End(process, 0.0)] if worker.phase is WorkerPhase.ENDING else []
+            case events.NotStarted(why=why):
                 del self.workers[process]
                 self._lost = _MOST_LOST
-                return [Note(f"no standby in this training: {why}")]
-            case Received(message=message):
+                return [events.Note(f"no standby in this training: {why}")]
+            case events.Received(message=message):
                 return self._said(worker, message, training)
-            case LinkLost(why=why):
+            case events.LinkLost(why=why):
                 worker.lost = why
-                return [Kill(process, EXIT_GRACE)]
-            case Exited(code=code):
+                return [events.Kill(process, EXIT_GRACE)]
+            case events.Exited(code=code):
                 del self.workers[process]
                 if worker.phase is WorkerPhase.ENDING:
                     return []
                 self._lost += 1
-                return [Note(f"standby {process} ended, code {code}")]
+                return [events.Note(f"standby {process} ended, code {code}")]
             case _:
                 return []
 
-    def _said(self, worker: Worker, message: link.Upward, training: TrainingRun | None) -> list[Instruction]:
+    def _said(self, worker: Worker, message: link.Upward, training: TrainingRun | None) -> list[events.Instruction]:
         match message:
             case link.WorkerHello() if worker.phase is WorkerPhase.STARTING and training is not None:
                 worker.hello, worker.phase = message, WorkerPhase.PREPARING
-                return [SendMessage(worker.number, training.begin())]
+                return [events.SendMessage(worker.number, training.begin())]
             case link.WorkerReady() if worker.phase is WorkerPhase.PREPARING:
                 worker.phase = WorkerPhase.READY
             case link.Failed():
                 # The worker of a slot reports the same failure, if it has it too.
                 worker.failed = message
                 self._lost = _MOST_LOST
-                note = Note(f"standby {worker.number} failed: {message.message}")
-                return [note, End(worker.number, FAILED_GRACE)]
+                note = events.Note(f"standby {worker.number} failed: {message.message}")
+                return [note, events.End(worker.number, FAILED_GRACE)]
             case _:
                 pass
         return []

@@ -60,11 +60,7 @@ class _Watched:
 
 
 class Watchdog:
-    """Judges all workers of a job, about twice a second.
-
-    Args:
-        hang_timeout: seconds, as in `control.Launch`.
-    """
+    """Judges all workers of a job, about twice a second. `hang_timeout` is as in `control.Launch`."""
 
     def __init__(self, hang_timeout: float) -> None:
         self._hang_timeout = hang_timeout
@@ -74,10 +70,7 @@ class Watchdog:
     def look(self, observations: Collection[Observation], *, committed: bool, now: float) -> list[Hang]:
         """Return the workers that hang. Each is named once.
 
-        Args:
-            observations: all workers there are.
-            committed: whether the training has committed any update.
-            now: monotonic seconds, the clock of the beats.
+        `committed` is true once the training has an update. `now` is in monotonic seconds, the clock of the beats.
         """
         self._watched = {seen.worker: self._watched.get(seen.worker, _Watched(active=now)) for seen in observations}
         for seen in observations:

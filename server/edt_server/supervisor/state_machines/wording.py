@@ -1,25 +1,61 @@
-"""Word the sentences that a job ends with. Pure."""
+"""Word the sentences that a job ends with, and read the last lines of its processes that follow them."""
 
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
+from pathlib import Path
 
-from edt_server.supervisor.state_machines.tails import LastLines, text_tail
-
+LINES = 20
+_BYTES = 32 * 1024
+_LINE = 500
 _NO_SDK = "No module named 'edt_sdk"
 
 
-def signal_name(number: int) -> str:
-    """Return the signal's name, such as SIGKILL, or "signal 35" when it has no name."""
+@dataclass(frozen=True, slots=True)
+class LastLines:
+    """The last lines of a stream. `stream` is the file's name."""
+
+    stream: str
+    text: str
+
+
+def stream_tail(streams: Path, process: str) -> LastLines | None:
+    """Return the tail of stderr, or of stdout when stderr is empty. None when both are empty."""
+    for stream in ("stderr", "stdout"):
+        text = file_tail(streams / f"{process}.{stream}")
+        if text:
+            return LastLines(f"{process}.{stream}", text)
+    return None
+
+
+def file_tail(path: Path) -> str:
+    """Return the `text_tail` of a file, "" when there is no such file."""
     try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _BYTES))
+            data = file.read()
+    except OSError:
+        return ""
+    return text_tail(data.decode("utf-8", errors="replace"))
+
+
+def text_tail(text: str) -> str:
+    """Return the last non-blank `LINES` lines of a text, with long lines cut."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    kept = [line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in lines if line]
+    return "\n".join(kept[-LINES:])
 
 
 def how_it_ended(code: int) -> str:
     """Return the predicate for an exited process: "was killed by SIGKILL", "ended with exit code 3"."""
-    return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
 
 
 def lost_link(why: str) -> str:

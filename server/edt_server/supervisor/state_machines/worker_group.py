@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 
-import msgspec
-
-from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire import link
 from edt_sdk.schemas.wire.control import Slot
 
@@ -28,42 +25,30 @@ OUTSIDE = frozenset({WorkerPhase.STARTING, WorkerPhase.IDLE, WorkerPhase.PREPARI
 
 
 @dataclass(slots=True)
-class Worker:
-    """The process of a worker, from its start until its exit.
+class LinkedProcess:
+    """A process in one or more slots, from the instruction to start it until its exit.
 
     Attributes:
-        joined: it was in a complete generation at least once.
-        left: it announced that it leaves.
-        revoked: it exits because its slot was revoked. Its exit frees the slot.
         lost: why its link is gone, "" while the link is open.
-        hung: what the watchdog saw before it had the worker killed, "" if nothing.
-        pid: the pid of its process, None before that runs.
+        hung: what the watchdog saw before it had the process killed, "" if nothing.
     """
 
     number: int
     slot: Slot
-    phase: WorkerPhase = WorkerPhase.STARTING
+    _: KW_ONLY
+    pid: int | None = None
     hello: link.WorkerHello | None = None
-    joined: bool = False
-    left: bool = False
-    revoked: bool = False
     failed: link.Failed | None = None
     lost: str = ""
     hung: str = ""
-    pid: int | None = None
-
-    @property
-    def takes_part(self) -> bool:
-        """True from its first generation until it has left or was asked to end."""
-        return self.phase in (WorkerPhase.MEMBER, WorkerPhase.LEAVING) and not self.left
 
     @property
     def dying(self) -> bool:
         """True while the process exists but is about to exit."""
         return bool(self.lost) or bool(self.hung) or self.failed is not None
 
-    def member(self, *, fresh: bool) -> link.Member:
-        """Return the worker as a generation names it. Requires its hello."""
+    def member(self, *, fresh: bool = False) -> link.Member:
+        """Return the process as a generation or a round names it. Requires its hello."""
         assert self.hello is not None
         return link.Member(
             worker=self.number,
@@ -75,15 +60,27 @@ class Worker:
         )
 
 
-class WorkerGroup:
-    """The workers of a job.
-
-    Args:
-        first: the first worker's number. A number is never used again.
+@dataclass(slots=True)
+class Worker(LinkedProcess):
+    """A worker's process.
 
     Attributes:
-        workers: by number, in the order of their start.
+        left: it announced that it leaves.
+        revoked: it exits because its slot was revoked. Its exit frees the slot.
     """
+
+    phase: WorkerPhase = WorkerPhase.STARTING
+    left: bool = False
+    revoked: bool = False
+
+    @property
+    def takes_part(self) -> bool:
+        """True from its first generation until it has left or was asked to end."""
+        return self.phase in (WorkerPhase.MEMBER, WorkerPhase.LEAVING) and not self.left
+
+
+class WorkerGroup:
+    """The workers of a job, by number, in the order of their start. A number is never used again."""
 
     def __init__(self, first: int = 0) -> None:
         self.workers: dict[int, Worker] = {}
@@ -118,7 +115,7 @@ class WorkerGroup:
     @property
     def preparing(self) -> list[int]:
         """The slots of workers that are not ready yet."""
-        before = (WorkerPhase.STARTING, WorkerPhase.IDLE, WorkerPhase.PREPARING)
+        before = OUTSIDE - {WorkerPhase.READY}
         return [worker.slot.id for worker in self.workers.values() if worker.phase in before and not worker.dying]
 
     @property
@@ -154,8 +151,3 @@ class Driver:
     def runs(self) -> bool:
         """True from its start to its exit."""
         return self.phase in (DriverPhase.STARTED, DriverPhase.TALKING)
-
-
-def progress_of(message: link.Progress) -> JobProgress:
-    """Return rank 0's message as the server shows it."""
-    return msgspec.convert(message, JobProgress, from_attributes=True)
