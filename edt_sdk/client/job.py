@@ -21,8 +21,7 @@ import msgspec
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display import card
 from edt_sdk.display.answers import WhatIfAnswer
-from edt_sdk.display.log_line import LogLine
-from edt_sdk.display.log_text import LogText
+from edt_sdk.display.log_text import LogLine, LogText
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
 from edt_sdk.display.validation import Validation

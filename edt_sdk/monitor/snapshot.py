@@ -7,10 +7,8 @@ from html import escape
 
 import msgspec
 
-from edt_sdk.display.log_line import LogLine
-from edt_sdk.display.log_lines import LogLines, log_html
+from edt_sdk.display.log_text import LogLine, log_html
 from edt_sdk.display.picture import fetch_picture
-from edt_sdk.display.shown import checkpoints_html
 from edt_sdk.http.connection import Connection
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.waiting.watched import Watched
@@ -53,7 +51,7 @@ def job_sections(job: Watched) -> list[Section]:
         "Metrics": lambda: drawn(connection, f"{pictures}/loss", smooth=0.3),
         "Allocation": lambda: "<br/>".join(drawn(connection, f"{pictures}/{n}") for n in ("allocation", "efficiency")),
         "Logs": lambda: _last_lines(job),
-        "Checkpoints": lambda: checkpoints_html(job.checkpoints()),
+        "Checkpoints": lambda: job.checkpoints()._repr_html_(),
     }
     found = []
     for title, fetch in sections.items():
@@ -66,6 +64,5 @@ def job_sections(job: Watched) -> list[Section]:
 
 def _last_lines(job: Watched) -> str:
     page = job.connection.json("GET", f"jobs/{job.id}/logs", params={"stream": "all", "tail": _LINES})
-    log = LogLines(_LINES)
-    log.add(msgspec.convert(page["lines"], list[LogLine]))
-    return log_html(log.matching(""), shown=_LINES) if len(log) else ""
+    lines = msgspec.convert(page["lines"], list[LogLine])
+    return log_html(lines) if lines else ""

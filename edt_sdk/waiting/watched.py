@@ -5,9 +5,9 @@ They are protocols because `Job.monitor()` creates monitors, so this room must n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
+from edt_sdk.display.readings import Checkpoints
 from edt_sdk.http.connection import Connection
 from edt_sdk.schemas.job import JobView
 
@@ -26,7 +26,7 @@ class Watched(Protocol):
     def through(self, connection: Connection) -> Self: ...  # noqa: D102
     def saw(self, view: JobView) -> None: ...  # noqa: D102
     def refresh(self) -> Self: ...  # noqa: D102
-    def checkpoints(self) -> Sequence[dict[str, Any]]: ...  # noqa: D102
+    def checkpoints(self) -> Checkpoints: ...  # noqa: D102
 
 
 class Listing(Protocol):

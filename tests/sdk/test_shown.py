@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from edt_sdk.display.log_line import LogLine
-from edt_sdk.display.log_text import LogText
+from edt_sdk.display.log_text import LogLine, LogText
 from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
 from edt_sdk.formatting.html_table import facts, left_out, table
 from edt_sdk.formatting.number_words import size
