@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import asdict
 
 from edt_sdk.cli.session import Verbs, add_options, add_verb, job, print_json
 from edt_sdk.schemas.fields import given
@@ -39,7 +38,7 @@ def run_validation(arguments: argparse.Namespace) -> int:
     """`edt validation`."""
     found = job(arguments).validation()
     if arguments.output == "json":
-        print_json(asdict(found))
+        print_json(found)
     else:
         print(found)
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from edt_sdk.display.card import jobs_table, sentence
-from edt_sdk.formatting.html_table import left_out, note
+from edt_sdk.formatting.tables import left_out, note
 
 if TYPE_CHECKING:
     from edt_sdk.client.job import Job

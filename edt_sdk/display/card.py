@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.formatting.html_table import GREY, left_out, note
 from edt_sdk.formatting.number_words import figures, stamp
+from edt_sdk.formatting.tables import GREY, left_out, note
 from edt_sdk.pictures.parts.boxes import progress_bar
 from edt_sdk.pictures.parts.embedded import image
 from edt_sdk.pictures.parts.sparkline import curve

@@ -12,8 +12,8 @@ from html import escape
 
 import msgspec
 
-from edt_sdk.formatting.html_table import BAD, GREY, left_out, note
 from edt_sdk.formatting.number_words import clock, zone
+from edt_sdk.formatting.tables import BAD, GREY, left_out, note
 
 LONGEST = 2000
 _SHOWN = 300

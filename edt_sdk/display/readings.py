@@ -14,8 +14,8 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from edt_sdk.formatting.html_table import left_out, note, table
 from edt_sdk.formatting.number_words import clock, figures, lost_words, size, stamp
+from edt_sdk.formatting.tables import html_table, left_out, note
 from edt_sdk.pictures.parts.embedded import image
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.schemas.events import Event
@@ -91,7 +91,7 @@ class Metrics:
         losses = Losses("This training", points(self.train), points(self.test), tuple(changes), axis="updates")
         svg = draw_losses(losses, Look(width=_WIDTH), smooth=0.3)
         rows = [(t["epoch"] + 1, t["update"] + 1, figures(t["loss"], t.get("accuracy"))) for t in self.test]
-        validations = table(("Epoch", "Update", "Validation"), rows[-10:], empty="No validation yet.")
+        validations = html_table(("Epoch", "Update", "Validation"), rows[-10:], empty="No validation yet.")
         return image(svg, losses.says()) + validations + note(lost_words(self.train))
 
 
@@ -105,7 +105,7 @@ class Story(list[Event]):
         """Return the last events as a table, with their times and causes."""
         rows = [(stamp(event.time), event.text or event.kind) for event in self[-_MOST:]]
         before = note(left_out(len(self), _MOST))
-        return before + table(("Time", "What happened"), rows, empty="Nothing has happened yet.")
+        return before + html_table(("Time", "What happened"), rows, empty="Nothing has happened yet.")
 
 
 class Checkpoints(list[dict[str, Any]]):
@@ -128,7 +128,7 @@ class Checkpoints(list[dict[str, Any]]):
             for each in sorted(self, key=lambda each: each["time"], reverse=True)[:_MOST]
         ]
         none = "No checkpoint yet: one is written at the end of an epoch, and when the job is suspended."
-        shown = table(("Name", "Kind", "Epoch", "Update", "Size", "Written"), rows, empty=none)
+        shown = html_table(("Name", "Kind", "Epoch", "Update", "Size", "Written"), rows, empty=none)
         return shown + note(left_out(len(self), _MOST))
 
 
@@ -146,7 +146,7 @@ class Workers(list[dict[str, Any]]):
         keys = ("worker", "rank", "slot", "host", "pid", "generation")
         rows = [[_or_dash(each.get(key)) for key in keys] for each in self]
         head = ("Worker", "Rank", "Slot", "Host", "Process", "Generation")
-        return table(head, rows, empty="No worker runs now.")
+        return html_table(head, rows, empty="No worker runs now.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Any
 
 from edt_sdk.display.card import done_share
 from edt_sdk.display.readings import Metrics, Timeline
+from edt_sdk.formatting.tables import text_table
 from edt_sdk.formatting.text_bars import bar, blocks, levels, over_time
 from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, chart
-from edt_sdk.formatting.text_table import table
 from edt_sdk.pictures.parts.scales import number, span
 from edt_sdk.schemas.job import JobView
 
@@ -102,7 +102,7 @@ def efficiency_text(metrics: Metrics, *, width: int) -> str:
         (workers, bar(rate / most, wide), number(rate), f"{100 * rate / workers / each:.0f} %", span(took))
         for workers, rate, took in speeds
     ]
-    return table(("WORKERS", "", "SAMPLES PER SECOND", "OF IDEAL", "MEASURED OVER"), rows)
+    return text_table(("WORKERS", "", "SAMPLES PER SECOND", "OF IDEAL", "MEASURED OVER"), rows)
 
 
 def shares_text(cluster: Mapping[str, Any], *, width: int) -> str:
@@ -117,7 +117,7 @@ def shares_text(cluster: Mapping[str, Any], *, width: int) -> str:
         slots = whole.get(group["resource_group"], 1)
         shown = _in_frame(bar(group["held"] / slots, wide))
         rows.append((group["name"], shown, f"{group['held']} of {slots}", group["entitled"], _exchanged(group)))
-    return table(("GROUP", "", "HELD", "DUE", ""), rows)
+    return text_table(("GROUP", "", "HELD", "DUE", ""), rows)
 
 
 def _exchanged(group: Mapping[str, Any]) -> str:
@@ -140,7 +140,7 @@ def comparison_text(jobs: Sequence[tuple[JobView, Metrics]], *, width: int) -> s
         for (view, metrics), curve in zip(jobs, curves, strict=True)
     ]
     scale = f"▁ is {number(low)}, █ is {number(high)}; from the first update to the last of each."
-    return f"{table(('JOB', 'TRAINING LOSS', 'LAST', 'LEAST', 'VALIDATION'), rows)}\n{scale}"
+    return f"{text_table(('JOB', 'TRAINING LOSS', 'LAST', 'LEAST', 'VALIDATION'), rows)}\n{scale}"
 
 
 def _figures(curve: Sequence[float | None]) -> tuple[str, str]:

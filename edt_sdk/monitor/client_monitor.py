@@ -9,8 +9,8 @@ from contextlib import suppress
 import msgspec
 
 from edt_sdk.display.card import jobs_table, sentence
-from edt_sdk.formatting.html_table import note
 from edt_sdk.formatting.number_words import stamp
+from edt_sdk.formatting.tables import note
 from edt_sdk.monitor.base import Bundle, Monitor
 from edt_sdk.monitor.snapshot import drawn, snapshot
 from edt_sdk.schemas.errors import EdtError
