@@ -439,7 +439,7 @@ class Client(CatalogueClient, PlanClient):
         """Watch all jobs live: a widget in a notebook, a line in a terminal. Ends when no job is active."""
         from edt_sdk.monitor import ClientMonitor
 
-        return ClientMonitor(self).show()
+        return ClientMonitor(self._connection).show()
 
 
 def _job_id(job: Job | str | None) -> str:

@@ -649,11 +649,7 @@ class Job:
     def bundle(self, trouble: str = "") -> dict[str, Any]:
         """Return the card of the last view as a MIME bundle. `trouble` is why there is no newer view."""
         losses = [] if trouble else self.losses()
-        return {
-            MIME: card.live_card(self._view, self._taken, self._connection.url),
-            "text/html": card.html_card(self._view, self._taken, losses=losses, trouble=trouble),
-            "text/plain": card.text_snapshot(self._view, self._taken, trouble=trouble),
-        }
+        return card.bundle(self._view, self._taken, self._connection.url, losses=losses, trouble=trouble)
 
     def _renew(self) -> str:
         """Refresh a view that may have changed. Returns why that was not possible, or ""."""
