@@ -15,9 +15,8 @@ import msgspec
 
 from edt_sdk.formatting.number_words import figures, stamp
 from edt_sdk.formatting.tables import GREY, left_out, note
-from edt_sdk.pictures.parts.boxes import progress_bar
-from edt_sdk.pictures.parts.embedded import image
-from edt_sdk.pictures.parts.sparkline import curve
+from edt_sdk.pictures.parts.card_pictures import curve, progress_bar
+from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.job import JobState, JobView
 
 # The MIME type from which our front end shows the current state of the job without a kernel.

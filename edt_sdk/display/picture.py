@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from edt_sdk.http.connection import Connection, Params
-from edt_sdk.pictures.parts.embedded import image
+from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.errors import ServerUnreachable
 
 _LINK = Path("/etc/localtime")

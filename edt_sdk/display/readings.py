@@ -16,8 +16,8 @@ from typing import Any
 
 from edt_sdk.formatting.number_words import clock, figures, lost_words, size, stamp
 from edt_sdk.formatting.tables import html_table, left_out, note
-from edt_sdk.pictures.parts.embedded import image
 from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.events import Event
 
 _MOST = 100

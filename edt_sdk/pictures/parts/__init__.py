@@ -6,9 +6,8 @@ Read first: `look.py`, then `paper.py`.
 """
 
 __all__ = [
-    "boxes",
+    "card_pictures",
     "colours",
-    "embedded",
     "extremes",
     "lettering",
     "look",
@@ -16,6 +15,4 @@ __all__ = [
     "panel",
     "paper",
     "scales",
-    "sparkline",
-    "time_axis",
 ]

@@ -58,6 +58,11 @@ def wrapped(text: str, room: float, size: float, most: int = 4) -> list[str]:
     return [line for line in (shortened(line, room, size) for line in lines) if line]
 
 
+def counted_workers(count: int) -> str:
+    """Return "1 worker", "2 workers"."""
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
 def _em(letter: str) -> float:
     if letter in _NARROW:
         return 0.36

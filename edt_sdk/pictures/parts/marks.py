@@ -22,13 +22,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened.
-
-    Attributes:
-        at: where on the x axis.
-        kind: one of `KINDS`.
-        text: what happened and why, for the tooltip.
-    """
+    """Something that happened at `at` on the x axis: its kind, one of `KINDS`, and what and why for the tooltip."""
 
     at: float
     kind: str
