@@ -22,9 +22,8 @@ from typing import Any
 
 from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.http.connection import Connection, watching
-from edt_sdk.monitor.kernel import Output, Signs, display, running_cell
+from edt_sdk.monitor.kernel import Output, Signs, display, make_widget, running_cell
 from edt_sdk.monitor.relay import WidgetRelay
-from edt_sdk.monitor.widget import make_widget
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 
 _log = logging.getLogger("edt_sdk.monitor")
@@ -44,10 +43,7 @@ _OPEN: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
 class Monitor(ABC):
-    """A monitor of a job, or of a whole server.
-
-    Args:
-        connection: a connection to the server. The monitor opens its own.
+    """A monitor of a job, or of a whole server. It opens a connection of its own to the same server.
 
     Attributes:
         trouble: why the last look failed, "" when it succeeded.

@@ -12,13 +12,7 @@ Section = tuple[str, str]
 
 
 def snapshot(head: str, sections: Sequence[Section], trouble: str = "") -> str:
-    """Return the head, then each section that has something to show, folded but for the first.
-
-    Args:
-        head: HTML that is always shown.
-        sections: title and HTML of each.
-        trouble: why there is no newer one.
-    """
+    """Return the head, `trouble`, and each section (title, HTML) that is not empty, folded but for the first."""
     parts = [head]
     if trouble:
         parts.append(f"<p>⚠ {escape(trouble)}</p>")

@@ -33,7 +33,7 @@ from edt_sdk.packing.sources import Collected, from_cells
 from edt_sdk.schemas.errors import PackageError
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import CLONEABLE, SUBMITTABLE, JobSpec
-from edt_sdk.torchrun.command_line.command import asked
+from edt_sdk.torchrun.command_line.submission import asked
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
