@@ -41,12 +41,7 @@ LOOKS: dict[JobState, tuple[str, str]] = {
 
 def sentence(view: JobView) -> str:
     """Return the job in one line that can be read aloud."""
-    parts = [f"Job {view.id} ({view.name}): {view.state.value.lower()}"]
-    if not view.state.final:
-        parts.append(f"{view.slots} of at most {view.max_workers} slots")
-    if progress := progress_words(view):
-        parts.append(progress)
-    text = ", ".join(parts)
+    text = _line(view, f"Job {view.id} ({view.name})", f"{view.slots} of at most {view.max_workers} slots")
     if why := why_words(view):
         text += f" — {why}"
     return text if text.endswith((".", "!", "?")) else text + "."
@@ -54,14 +49,15 @@ def sentence(view: JobView) -> str:
 
 def short_line(view: JobView) -> str:
     """Return the job in a line that fits a terminal. The reason is left out while the job simply runs."""
-    parts = [f"{view.name}: {view.state.value.lower()}"]
-    if not view.state.final:
-        parts.append(f"{view.slots} of {view.max_workers} slots")
-    if progress := progress_words(view):
-        parts.append(progress)
+    text = _line(view, view.name, f"{view.slots} of {view.max_workers} slots")
     explained = view.state.final or not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
     why = why_words(view) if explained else ""
-    return ", ".join(parts) + (f" — {why}" if why else "")
+    return text + (f" — {why}" if why else "")
+
+
+def _line(view: JobView, name: str, slots: str) -> str:
+    parts = [f"{name}: {view.state.value.lower()}", "" if view.state.final else slots, progress_words(view)]
+    return ", ".join(filter(None, parts))
 
 
 def progress_words(view: JobView) -> str:

@@ -12,8 +12,7 @@ from typing import Any
 from edt_sdk.display.card import done_share
 from edt_sdk.display.readings import Metrics, Timeline
 from edt_sdk.formatting.tables import text_table
-from edt_sdk.formatting.text_bars import bar, blocks, levels, over_time
-from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, chart
+from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, bar, blocks, chart, levels, over_time
 from edt_sdk.pictures.parts.scales import number, span
 from edt_sdk.schemas.job import JobView
 
@@ -116,14 +115,11 @@ def shares_text(cluster: Mapping[str, Any], *, width: int) -> str:
     for group in groups:
         slots = whole.get(group["resource_group"], 1)
         shown = _in_frame(bar(group["held"] / slots, wide))
-        rows.append((group["name"], shown, f"{group['held']} of {slots}", group["entitled"], _exchanged(group)))
+        # Slots without an owner are no loan.
+        loans = {"borrowed": sum(group["lenders"].values()), "lent": group["lent"]}
+        exchanged = ", ".join(f"{count} {what}" for what, count in loans.items() if count)
+        rows.append((group["name"], shown, f"{group['held']} of {slots}", group["entitled"], exchanged))
     return text_table(("GROUP", "", "HELD", "DUE", ""), rows)
-
-
-def _exchanged(group: Mapping[str, Any]) -> str:
-    """Return the borrowed and lent slots. Slots without an owner are no loan."""
-    loans = {"borrowed": sum(group["lenders"].values()), "lent": group["lent"]}
-    return ", ".join(f"{slots} {what}" for what, slots in loans.items() if slots)
 
 
 def comparison_text(jobs: Sequence[tuple[JobView, Metrics]], *, width: int) -> str:

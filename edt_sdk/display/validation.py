@@ -16,20 +16,12 @@ _CLASS_HEAD = ("CLASS", "LABELS", "PRECISION", "RECALL", "F1")
 
 
 class Validation(Validated, frozen=True, kw_only=True):
-    """Holds the results of a validation, which `job` computed. Metrics other than the loss are fractions.
+    """Holds the results of a validation with a repr of tables. The fields but `job` are those of `Validated`.
+
+    The loss is the script's, the other metrics are fractions.
 
     Attributes:
         job: id of the validation's job.
-        training, training_name: id and name of the job that trained the model.
-        samples: of the test data.
-        metrics: the requested metrics with a single number, by name, in the requested order. Loss is the script's. None
-            for a value that is not a number.
-        own: means of the metrics that the script gave `FabricModel`, by name.
-        classes: their number, None where only the loss was requested.
-        threshold: for binary outputs, None where the highest score counted.
-        confusion: counts with labels as rows and predictions as columns. None where it was not requested.
-        per_class: each class with its `label`, `samples`, `precision`, `recall`, `f1`, if any of these was requested.
-        time: of its end, seconds since the epoch.
     """
 
     job: str

@@ -10,6 +10,5 @@ __all__ = [
     "moments",
     "number_words",
     "tables",
-    "text_bars",
     "text_chart",
 ]
