@@ -16,17 +16,17 @@ from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, bar, blocks, chart, l
 from edt_sdk.pictures.parts.scales import number, span
 from edt_sdk.schemas.job import JobView
 
-HEIGHT = 14
+_HEIGHT = 14
 _NAME = 20
 _MOST_JOBS = 24
 _FREE = "free"
 
 
-def loss_text(metrics: Metrics, *, width: int, height: int = HEIGHT) -> str:
+def loss_text(metrics: Metrics, *, width: int) -> str:
     """Draw the training loss over updates, and the validations. "" before the first update."""
     train = [(float(point["update"] + 1), point["loss"]) for point in metrics.train]
     test = [(float(point["update"] + 1), point["loss"]) for point in metrics.test]
-    lines = chart(train, test, width=width, height=height, x_name="updates")
+    lines = chart(train, test, width=width, height=_HEIGHT, x_name="updates")
     if not lines:
         return ""
     legend = ["⠉⠒⠤⣀ training"]
@@ -53,11 +53,7 @@ def spark_text(view: JobView, metrics: Metrics, *, width: int) -> str:
 def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = None, mine: str = "") -> str:
     """Draw a row per job, as high as its share of all slots. "" when no job held any.
 
-    Args:
-        timeline: from the server.
-        width: columns of the whole.
-        zone: of the times below, by default the machine's.
-        mine: the job that comes first, with a mark.
+    `zone` is that of the times below, by default the machine's. The job `mine` comes first, with a mark.
     """
     if not timeline.rows:
         return ""

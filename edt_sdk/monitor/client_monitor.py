@@ -13,8 +13,7 @@ from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.formatting.number_words import stamp
 from edt_sdk.formatting.tables import note
 from edt_sdk.http.connection import Connection
-from edt_sdk.monitor.base import Bundle, Monitor
-from edt_sdk.monitor.snapshot import drawn, snapshot
+from edt_sdk.monitor.base import Bundle, Monitor, drawn, snapshot
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobView
 

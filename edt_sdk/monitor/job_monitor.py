@@ -13,8 +13,7 @@ from edt_sdk.display import card
 from edt_sdk.display.log_text import LogLine, log_html
 from edt_sdk.display.readings import Checkpoints
 from edt_sdk.http.connection import Connection
-from edt_sdk.monitor.base import Bundle, Monitor
-from edt_sdk.monitor.snapshot import Section, drawn, snapshot
+from edt_sdk.monitor.base import Bundle, Monitor, Section, drawn, snapshot
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState, JobView
 from edt_sdk.waiting.waiting import ProgressLine, watch

@@ -103,9 +103,9 @@ def told(element: str, title: str) -> str:
     return f"<g><title>{escape(clean(title))}</title>{element}</g>"
 
 
-def notice(look: Look, sentence: str, *, height: int = 96) -> str:
+def notice(look: Look, sentence: str) -> str:
     """Draw a sentence in a frame, for a picture that has nothing to show."""
-    ink = look.ink
+    ink, height = look.ink, 96
     lines = wrapped(sentence, look.width - 32, SIZE)
     first = height / 2 - 8 * (len(lines) - 1) + 4
     box = {"x": 0.5, "y": 0.5, "width": look.width - 1, "height": height - 1}
