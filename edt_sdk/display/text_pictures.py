@@ -13,6 +13,7 @@ from edt_sdk.display.card import done_share
 from edt_sdk.display.readings import Metrics, Timeline
 from edt_sdk.formatting.tables import text_table
 from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, bar, blocks, chart, levels, over_time
+from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed
 from edt_sdk.pictures.parts.scales import number, span
 from edt_sdk.schemas.job import JobView
 
@@ -82,20 +83,16 @@ def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = Non
 
 def efficiency_text(metrics: Metrics, *, width: int) -> str:
     """Return samples per second and efficiency for each number of workers, "" for none."""
-    speeds = [
-        (s["workers"], s["samples"] / s["seconds"], s["seconds"])
-        for s in metrics.speeds
-        if s["seconds"] > 0 and s["samples"] > 0 and s["workers"] > 0
-    ]
-    if not speeds:
+    known = [speed for speed in metrics.speeds if speed["seconds"] > 0]
+    measured = [MeasuredSpeed(s["workers"], s["samples"] / s["seconds"], s["seconds"]) for s in known]
+    efficiency = Efficiency("", tuple(measured))
+    if not (speeds := efficiency.usable):
         return ""
-    fewest, slowest, _ = speeds[0]
-    # Ideal is linear from the smallest measured size, as in the SVG.
-    each, most = slowest / fewest, max(rate for _, rate, _ in speeds)
+    most = max(speed.rate for speed in speeds)
     wide = max(10, min(50, width - 62))
     rows = [
-        (workers, bar(rate / most, wide), number(rate), f"{100 * rate / workers / each:.0f} %", span(took))
-        for workers, rate, took in speeds
+        (s.workers, bar(s.rate / most, wide), number(s.rate), f"{100 * efficiency.share(s):.0f} %", span(s.seconds))
+        for s in speeds
     ]
     return text_table(("WORKERS", "", "SAMPLES PER SECOND", "OF IDEAL", "MEASURED OVER"), rows)
 
