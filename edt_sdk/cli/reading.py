@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from edt_sdk.cli.session import Verbs, add_verb, job, show, table
 from edt_sdk.formatting.number_words import clock, zone
@@ -68,7 +67,7 @@ def _run_checkpoints(arguments: argparse.Namespace) -> None:
 
 def _run_validation(arguments: argparse.Namespace) -> None:
     found = job(arguments).validation()
-    show(arguments, asdict(found), found)
+    show(arguments, found, found)
 
 
 def _run_download(arguments: argparse.Namespace) -> None:

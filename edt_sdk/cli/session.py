@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from edt_sdk.formatting.text_table import table
+from edt_sdk.formatting.tables import text_table as table
 from edt_sdk.schemas import fields
 
 __all__ = ["Run", "Verbs", "add_actions", "add_options", "add_verb", "client", "job", "print_json", "show", "table"]

@@ -10,7 +10,7 @@ from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import CLONEABLE, SUBMITTABLE, JobSpec
 from edt_sdk.schemas.validation import NewValidation
-from edt_sdk.torchrun.command_line import command
+from edt_sdk.torchrun.command_line.submission import asked
 
 if TYPE_CHECKING:
     from edt_sdk.client import Job
@@ -42,7 +42,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 
 def _run_submit(arguments: argparse.Namespace) -> int:
-    wishes = {"tag": arguments.tag, **given(arguments, (*SUBMITTABLE, "python")), **command.asked(arguments)}
+    wishes = {"tag": arguments.tag, **given(arguments, (*SUBMITTABLE, "python")), **asked(arguments)}
     if arguments.dry_run:
         print(client(arguments).preview(**wishes), flush=True)
         return 0

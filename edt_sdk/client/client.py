@@ -23,7 +23,7 @@ from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
-from edt_sdk.formatting.html_table import left_out, note
+from edt_sdk.formatting.tables import left_out, note
 from edt_sdk.http.connection import Params
 from edt_sdk.packing.sources import Collected, Source, collect
 from edt_sdk.packing.table import listing
@@ -440,7 +440,7 @@ class Client(CatalogueClient, PlanClient):
         """Watch all jobs live: a widget in a notebook, a line in a terminal. Ends when no job is active."""
         from edt_sdk.monitor import ClientMonitor
 
-        return ClientMonitor(self).show()
+        return ClientMonitor(self._connection).show()
 
 
 def _job_id(job: Job | str | None) -> str:

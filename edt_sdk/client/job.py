@@ -22,8 +22,7 @@ import msgspec
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display import card
 from edt_sdk.display.answers import WhatIfAnswer
-from edt_sdk.display.log_line import LogLine
-from edt_sdk.display.log_text import LogText
+from edt_sdk.display.log_text import LogLine, LogText
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
 from edt_sdk.display.validation import Validation
@@ -631,11 +630,7 @@ class Job:
     def bundle(self, trouble: str = "") -> dict[str, Any]:
         """Return the card of the last view as a MIME bundle. `trouble` is why there is no newer view."""
         losses = [] if trouble else self.losses()
-        return {
-            MIME: card.live_card(self.view, self._taken, self._connection.url),
-            "text/html": card.html_card(self.view, self._taken, losses=losses, trouble=trouble),
-            "text/plain": card.text_snapshot(self.view, self._taken, trouble=trouble),
-        }
+        return card.bundle(self.view, self._taken, self._connection.url, losses=losses, trouble=trouble)
 
     def _renew(self) -> str:
         """Refresh a view that may have changed. Returns why that was not possible, or ""."""

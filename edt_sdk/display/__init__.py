@@ -10,12 +10,9 @@ __all__ = [
     "card",
     "catalogue_view",
     "cluster_view",
-    "log_line",
-    "log_lines",
     "log_text",
     "picture",
     "readings",
-    "shown",
     "text_pictures",
     "validation",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from edt_sdk.formatting.tables import text_table
 from edt_sdk.schemas.forecast import WhatIf
 
 
@@ -11,11 +12,9 @@ class WhatIfAnswer(WhatIf, frozen=True, kw_only=True):
     """Holds a `WhatIf` with a repr of a small table and a sentence. See there for its fields."""
 
     def __repr__(self) -> str:
-        rows = [("JOB", "NAME", "NOW", "THEN")]
-        rows += [(each.job, each.name, str(each.now), str(each.then)) for each in self.shares]
-        widths = [max(len(row[at]) for row in rows) for at in range(4)]
-        lines = ["  ".join(f"{text:<{w}}" for text, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, *filter(None, (self._ends(), self.reason.text if self.reason else ""))])
+        rows = [(each.job, each.name, each.now, each.then) for each in self.shares]
+        shown = text_table(("JOB", "NAME", "NOW", "THEN"), rows)
+        return "\n".join(filter(None, (shown, self._ends(), self.reason.text if self.reason else "")))
 
     def _ends(self) -> str:
         if self.ends_now is None and self.ends_then is None:

@@ -13,11 +13,10 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.formatting.html_table import GREY, left_out, note
 from edt_sdk.formatting.number_words import figures, stamp
-from edt_sdk.pictures.parts.boxes import progress_bar
-from edt_sdk.pictures.parts.embedded import image
-from edt_sdk.pictures.parts.sparkline import curve
+from edt_sdk.formatting.tables import GREY, left_out, note
+from edt_sdk.pictures.parts.card_pictures import curve, progress_bar
+from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.job import JobState, JobView
 
 # The MIME type from which our front end shows the current state of the job without a kernel.
@@ -42,12 +41,7 @@ LOOKS: dict[JobState, tuple[str, str]] = {
 
 def sentence(view: JobView) -> str:
     """Return the job in one line that can be read aloud."""
-    parts = [f"Job {view.id} ({view.name}): {view.state.value.lower()}"]
-    if not view.state.final:
-        parts.append(f"{view.slots} of at most {view.max_workers} slots")
-    if progress := progress_words(view):
-        parts.append(progress)
-    text = ", ".join(parts)
+    text = _line(view, f"Job {view.id} ({view.name})", f"{view.slots} of at most {view.max_workers} slots")
     if why := why_words(view):
         text += f" — {why}"
     return text if text.endswith((".", "!", "?")) else text + "."
@@ -55,14 +49,15 @@ def sentence(view: JobView) -> str:
 
 def short_line(view: JobView) -> str:
     """Return the job in a line that fits a terminal. The reason is left out while the job simply runs."""
-    parts = [f"{view.name}: {view.state.value.lower()}"]
-    if not view.state.final:
-        parts.append(f"{view.slots} of {view.max_workers} slots")
-    if progress := progress_words(view):
-        parts.append(progress)
+    text = _line(view, view.name, f"{view.slots} of {view.max_workers} slots")
     explained = view.state.final or not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
     why = why_words(view) if explained else ""
-    return ", ".join(parts) + (f" — {why}" if why else "")
+    return text + (f" — {why}" if why else "")
+
+
+def _line(view: JobView, name: str, slots: str) -> str:
+    parts = [f"{name}: {view.state.value.lower()}", "" if view.state.final else slots, progress_words(view)]
+    return ", ".join(filter(None, parts))
 
 
 def progress_words(view: JobView) -> str:
@@ -121,11 +116,6 @@ def state_html(view: JobView, *, grey: bool = False) -> str:
     return f'<span style="color: {GREY if grey else colour}"><b>{icon} {view.state.value}</b></span>'
 
 
-def head_html(view: JobView, *, grey: bool = False) -> str:
-    """Return state, name and id."""
-    return f"{state_html(view, grey=grey)} &nbsp; <b>{escape(view.name)}</b> &nbsp; <code>{escape(view.id)}</code>"
-
-
 def facts_html(view: JobView) -> str:
     """Return slots and progress, and below them the reason for the state."""
     slots = "" if view.state.final else f"{view.slots} of at most {view.max_workers} slots · "
@@ -149,29 +139,32 @@ def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
     return f"<table><tr>{heads}</tr>{rows}</table>{note(left_out(len(views), most))}"
 
 
-def live_card(view: JobView, taken: float, origin: str) -> dict[str, Any]:
-    """Return the value of `MIME`, from which a front end shows the current state of the job.
+def bundle(
+    view: JobView, taken: float, origin: str, *, losses: Sequence[tuple[float, float]] = (), trouble: str = ""
+) -> dict[str, Any]:
+    """Return the card as a MIME bundle, with the value of `MIME`, HTML and text.
 
     Args:
         view: the job.
         taken: when the view was fetched, seconds since the epoch.
         origin: base URL of its server.
-    """
-    snapshot = msgspec.json.decode(msgspec.json.encode(view))
-    # The version lets a later front end read cards that old notebooks keep.
-    return {"version": 1, "id": view.id, "taken": taken, "view": snapshot, "origin": origin}
-
-
-def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, float]] = (), trouble: str = "") -> str:
-    """Return the card as HTML.
-
-    Args:
-        view: the job.
-        taken: when the view was fetched, seconds since the epoch.
         losses: (update, loss) points for the little curve.
         trouble: why the view could not be renewed. The card turns grey and shows it.
     """
-    lines = [head_html(view, grey=bool(trouble)), facts_html(view)]
+    snapshot = msgspec.json.decode(msgspec.json.encode(view))
+    return {
+        # The version lets a later front end read cards that old notebooks keep.
+        MIME: {"version": 1, "id": view.id, "taken": taken, "view": snapshot, "origin": origin},
+        "text/html": html_card(view, taken, losses=losses, trouble=trouble),
+        # Stored text states its age, because it may be read on another day.
+        "text/plain": f"{sentence(view)} ({age_words(view, taken, trouble).rstrip('.')}.)",
+    }
+
+
+def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, float]] = (), trouble: str = "") -> str:
+    """Return the card as HTML. The arguments are those of `bundle`."""
+    head = f"{state_html(view, grey=bool(trouble))} &nbsp; <b>{escape(view.name)}</b>"
+    lines = [f"{head} &nbsp; <code>{escape(view.id)}</code>", facts_html(view)]
     if view.tags:
         lines.append(" ".join(f"<code>{escape(tag)}</code>" for tag in view.tags))
     if view.notes:
@@ -198,8 +191,3 @@ def age_words(view: JobView, taken: float, trouble: str = "") -> str:
 def text_card(view: JobView, taken: float, *, trouble: str = "") -> str:
     """Return the current job in one line. With `trouble` the line states the age of the view."""
     return f"{sentence(view)} (Last seen {stamp(taken)}. {trouble})" if trouble else sentence(view)
-
-
-def text_snapshot(view: JobView, taken: float, *, trouble: str = "") -> str:
-    """Return the line to be stored. It states its age, because it may be read on another day."""
-    return f"{sentence(view)} ({age_words(view, taken, trouble).rstrip('.')}.)"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
-from typing import TypeVar
-
-from edt_sdk.formatting.text_table import table
+from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.packing.table import human_bytes
 from edt_sdk.schemas.catalogue import Dataset, Model
 
-Item = TypeVar("Item", Dataset, Model)
 DATASET_HEAD = ("NAME", "TYPE", "KEPT", "FILES", "SIZE", "JOBS", "WHERE")
 MODEL_HEAD = ("NAME", "KIND", "FRAMEWORK", "MAIN", "DATA SET", "WORKERS", "TRAININGS")
+_NO_DATASETS = "No data sets yet: client.add_dataset(name, folder) adds one."
+_NO_MODELS = "No models yet: client.add_model(name, folder) adds one."
 
 
 def dataset_cells(item: Dataset) -> tuple[str, ...]:
@@ -38,27 +35,17 @@ class DatasetList(list[Dataset]):
     """Lists data sets as of the time of the request. Behaves like a list otherwise."""
 
     def __repr__(self) -> str:
-        rows = [dataset_cells(item) for item in self]
-        return table(DATASET_HEAD, rows) if rows else "No data sets yet: client.add_dataset(name, folder) adds one."
+        return text_table(DATASET_HEAD, list(map(dataset_cells, self))) if self else _NO_DATASETS
 
     def _repr_html_(self) -> str:
-        return _html(DATASET_HEAD, [dataset_cells(item) for item in self], repr(self))
+        return html_table(DATASET_HEAD, list(map(dataset_cells, self)), empty=_NO_DATASETS)
 
 
 class ModelList(list[Model]):
     """Lists models as of the time of the request. Behaves like a list otherwise."""
 
     def __repr__(self) -> str:
-        rows = [model_cells(item) for item in self]
-        return table(MODEL_HEAD, rows) if rows else "No models yet: client.add_model(name, folder) adds one."
+        return text_table(MODEL_HEAD, list(map(model_cells, self))) if self else _NO_MODELS
 
     def _repr_html_(self) -> str:
-        return _html(MODEL_HEAD, [model_cells(item) for item in self], repr(self))
-
-
-def _html(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> str:
-    if not rows:
-        return f"<p>{escape(empty)}</p>"
-    cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    titles = "".join(f"<th scope='col'>{escape(name.capitalize())}</th>" for name in head)
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>"
+        return html_table(MODEL_HEAD, list(map(model_cells, self)), empty=_NO_MODELS)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from edt_sdk.formatting.text_table import table
+from edt_sdk.formatting.tables import html_table, text_table
 
 Answer = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -33,8 +33,20 @@ class Cluster(dict[str, Any]):
         return cluster_text(self)
 
     def _repr_html_(self) -> str:
-        """Return the same as tables."""
-        return cluster_html(self)
+        """Return the same as tables, without colours or scripts."""
+        letters = _letters(self)
+        parts: list[str] = []
+        for resource in self["resource_groups"]:
+            size = f"{_slots(resource['slots'])}, {resource['free']} free"
+            bars = "<br/>".join(
+                f"{escape(host)} <code>{escape(bar)}</code>" for host, bar in _bars(self, resource["name"], letters)
+            )
+            parts.append(f"<p><b>{escape(resource['name'])}</b>: {size}<br/>{bars}</p>")
+            parts.append(html_table(_GROUP_HEAD, _rows(self, resource["name"])))
+        parts += [f"<p>{escape(line)}</p>" for line in _elsewhere(self)]
+        jobs = [(*_job(job, letters), job["reason"]) for job in self["jobs"]]
+        parts.append(html_table((*_JOB_HEAD, "WHY NO MORE"), jobs, empty="No jobs."))
+        return '<div role="group" aria-label="the machine">' + "".join(filter(None, parts)) + "</div>"
 
 
 def cluster_text(answer: Answer, *, width: int = 110) -> str:
@@ -46,7 +58,7 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
         lines += [f"  {host}  {bar}" for host, bar in _bars(answer, resource["name"], letters)]
         groups = _rows(answer, resource["name"])
         if groups:
-            lines += ["", textwrap.indent(table(_GROUP_HEAD, groups), "  ")]
+            lines += ["", textwrap.indent(text_table(_GROUP_HEAD, groups), "  ")]
         parts.append("\n".join(lines))
     # Such slots are used by no job, and an administrator has to notice them.
     astray = [slot for slot in answer["slots"] if slot.get("resource_group") is None]
@@ -55,7 +67,7 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
         parts.append(f"In no resource group: {_slots(len(astray))} of {hosts}")
     parts += _elsewhere(answer)
     if answer["jobs"]:
-        head, *lines = table(_JOB_HEAD, [_job(job, letters) for job in answer["jobs"]]).split("\n")
+        head, *lines = text_table(_JOB_HEAD, [_job(job, letters) for job in answer["jobs"]]).split("\n")
         told = [head]
         for job, line in zip(answer["jobs"], lines, strict=True):
             told.append(line)
@@ -65,23 +77,6 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
         parts.append("No jobs.")
     parts.append(f"Threads per slot: {answer['threads_per_slot']}")
     return "\n\n".join(parts)
-
-
-def cluster_html(answer: Answer) -> str:
-    """Return HTML for a notebook: tables without colours or scripts."""
-    letters = _letters(answer)
-    parts: list[str] = []
-    for resource in answer["resource_groups"]:
-        size = f"{_slots(resource['slots'])}, {resource['free']} free"
-        bars = "<br/>".join(
-            f"{escape(host)} <code>{escape(bar)}</code>" for host, bar in _bars(answer, resource["name"], letters)
-        )
-        parts.append(f"<p><b>{escape(resource['name'])}</b>: {size}<br/>{bars}</p>")
-        parts.append(_html_table(_GROUP_HEAD, _rows(answer, resource["name"])))
-    parts += [f"<p>{escape(line)}</p>" for line in _elsewhere(answer)]
-    jobs = [(*_job(job, letters), job["reason"]) for job in answer["jobs"]]
-    parts.append(_html_table((*_JOB_HEAD, "WHY NO MORE"), jobs) if jobs else "<p>No jobs.</p>")
-    return '<div role="group" aria-label="the machine">' + "".join(filter(None, parts)) + "</div>"
 
 
 def _rows(answer: Answer, resource: str) -> list[tuple[object, ...]]:
@@ -155,16 +150,6 @@ def _bars(answer: Answer, resource: str, letters: Mapping[str, str]) -> Iterator
 
 def _elsewhere(answer: Answer) -> list[str]:
     return [f"In use by the job store in {each['data_dir']}: {each['device']}" for each in answer.get("elsewhere", ())]
-
-
-def _html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    if not rows:
-        return ""
-    cells = "".join(
-        "<tr>" + "".join(f'<td style="text-align: left">{escape(str(cell))}</td>' for cell in row) + "</tr>"
-        for row in rows
-    )
-    return "<table><tr>" + "".join(f"<th>{escape(name.capitalize())}</th>" for name in head) + f"</tr>{cells}</table>"
 
 
 def _slots(number: int) -> str:

@@ -7,14 +7,18 @@ describes the picture.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from edt_sdk.formatting.local_zone import local_zone
 from edt_sdk.http.connection import Connection, Params
-from edt_sdk.pictures.parts.embedded import image
+from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.errors import ServerUnreachable
+
+_LINK = Path("/etc/localtime")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,3 +63,12 @@ def fetch_picture(connection: Connection, path: str, params: Params) -> Picture:
             hint="Try again; if it stays so, check that no login page stands in between.",
             url=connection.url,
         ) from None
+
+
+def local_zone() -> str:
+    """Return this machine's zone by a name such as "Europe/Berlin", else the current offset such as "+0100"."""
+    # TZ wins, as in the C library. /etc/localtime names the zone where it is a link, which it is on most systems.
+    name = os.environ.get("TZ", "").lstrip(":") or str(_LINK.resolve()).partition("/zoneinfo/")[2]
+    with suppress(ValueError, ZoneInfoNotFoundError, OSError):
+        return ZoneInfo(name).key
+    return f"{datetime.now().astimezone():%z}"

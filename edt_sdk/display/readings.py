@@ -1,18 +1,32 @@
 """Define the answers about a job: metrics, story, timeline, checkpoints, workers.
 
 Each is plain data that displays itself at the end of a notebook cell. It holds what was fetched and never fetches more.
+In HTML a picture is an `<img>`, and nothing needs a style or a script. A long list is cut, with a note about the rest.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
 from typing import Any
 
-from edt_sdk.display.timeline_table import timeline_table
 from edt_sdk.formatting.number_words import clock, figures, lost_words, size, stamp
+from edt_sdk.formatting.tables import html_table, left_out, note
+from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.events import Event
+
+_MOST = 100
+_WIDTH = 640
+_CHECKPOINT_KINDS = {"weights": "weights, for anybody", "exact": "exact, to resume from"}
+# Letters instead of shades: the bar can be read without colours and by a screen reader.
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_FREE = "·"
+_WIDEST_BAR = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +72,27 @@ class Metrics:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Return the curve, and the last validations."""
-        from edt_sdk.display.shown import metrics_html
+        """Return the loss curve over updates, and the last validations."""
+        from edt_sdk.pictures.curves import Loss
+        from edt_sdk.pictures.losses import Losses, draw_losses
 
-        return metrics_html(self.train, self.test)
+        if not self.train and not self.test:
+            return "<p>No figures yet: the first come with the first update.</p>"
+
+        def points(of: Sequence[Mapping[str, Any]]) -> tuple[Loss, ...]:
+            return tuple(Loss(float(p["update"]), math.nan if p["loss"] is None else p["loss"]) for p in of)
+
+        changes = [
+            (float(point["update"]), int(point["world"]))
+            # None stands before the first point, so that the first number of workers counts as a change.
+            for before, point in pairwise([None, *self.train])
+            if point is not None and "world" in point and (before is None or before.get("world") != point["world"])
+        ]
+        losses = Losses("This training", points(self.train), points(self.test), tuple(changes), axis="updates")
+        svg = draw_losses(losses, Look(width=_WIDTH), smooth=0.3)
+        rows = [(t["epoch"] + 1, t["update"] + 1, figures(t["loss"], t.get("accuracy"))) for t in self.test]
+        validations = html_table(("Epoch", "Update", "Validation"), rows[-10:], empty="No validation yet.")
+        return image(svg, losses.says()) + validations + note(lost_words(self.train))
 
 
 class Story(list[Event]):
@@ -71,10 +102,10 @@ class Story(list[Event]):
         return "\n".join(f"{clock(event.time)}  {event.text or event.kind}" for event in self) or "Nothing yet."
 
     def _repr_html_(self) -> str:
-        """Return the last events as a table."""
-        from edt_sdk.display.shown import story_html
-
-        return story_html(self)
+        """Return the last events as a table, with their times and causes."""
+        rows = [(stamp(event.time), event.text or event.kind) for event in self[-_MOST:]]
+        before = note(left_out(len(self), _MOST))
+        return before + html_table(("Time", "What happened"), rows, empty="Nothing has happened yet.")
 
 
 class Checkpoints(list[dict[str, Any]]):
@@ -84,10 +115,21 @@ class Checkpoints(list[dict[str, Any]]):
         return "\n".join(f"{c['name']}  {size(c['bytes'])}  {stamp(c['time'])}" for c in self) or "No checkpoint yet."
 
     def _repr_html_(self) -> str:
-        """Return the newest checkpoints as a table."""
-        from edt_sdk.display.shown import checkpoints_html
-
-        return checkpoints_html(self)
+        """Return the newest checkpoints as a table, newest first."""
+        rows = [
+            (
+                each["name"],
+                _CHECKPOINT_KINDS.get(each["kind"], each["kind"]),
+                _or_dash(each["epoch"]),
+                _or_dash(each["update"]),
+                size(each["bytes"]),
+                stamp(each["time"]),
+            )
+            for each in sorted(self, key=lambda each: each["time"], reverse=True)[:_MOST]
+        ]
+        none = "No checkpoint yet: one is written at the end of an epoch, and when the job is suspended."
+        shown = html_table(("Name", "Kind", "Epoch", "Update", "Size", "Written"), rows, empty=none)
+        return shown + note(left_out(len(self), _MOST))
 
 
 class Workers(list[dict[str, Any]]):
@@ -101,9 +143,10 @@ class Workers(list[dict[str, Any]]):
 
     def _repr_html_(self) -> str:
         """Return the table."""
-        from edt_sdk.display.shown import workers_html
-
-        return workers_html(self)
+        keys = ("worker", "rank", "slot", "host", "pid", "generation")
+        rows = [[_or_dash(each.get(key)) for key in keys] for each in self]
+        head = ("Worker", "Rank", "Slot", "Host", "Process", "Generation")
+        return html_table(head, rows, empty="No worker runs now.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +155,9 @@ class Timeline:
 
     Attributes:
         capacity: slots of the machine.
-        rows: one per change, see `timeline_table`.
-        names: job id → name.
+        rows: `{"time", "slots": {job: n}, "leaving": {job: n}, "free", "capacity", "cause", "text", "settled"}` per
+            change, times in seconds. `leaving` counts the slots that a job must release.
+        names: job id → name. A job without a name is shown by its id.
         total: number of changes.
         thinned: the rows leave some changes out. A shorter window has them all.
         until: end of the last row, seconds since the epoch. Default: the time of the request.
@@ -127,14 +171,94 @@ class Timeline:
     until: float = field(default_factory=time.time)
 
     def table(self, *, settled_only: bool = False) -> str:
-        """Return the text table, see `timeline_table`."""
-        return timeline_table(self.rows, self.names, settled_only=settled_only)
+        """Return the timeline as text: the slots of each job over time, and the cause of each change.
+
+        One line per change: time since the first, slots of each job, a letter per slot in the order of the jobs (lower
+        case while the slot is being released), and the cause. `settled_only` leaves out changes in which a slot was
+        still in transfer between jobs, which are marked with `~` otherwise.
+        """
+        shown = [row for row in self.rows if row.get("settled", True) or not settled_only]
+        if not shown:
+            return "No slot has been given to a job yet."
+        jobs = list(
+            dict.fromkeys(job for row in shown for job, held in row["slots"].items() if held or len(shown) == 1)
+        )
+        labels = _labels(jobs, self.names)
+        # The first of all rows and not of the shown rows, so that a time means the same with `settled_only`.
+        start = self.rows[0]["time"]
+        bars = [_bar(row, jobs) for row in shown]
+        bar_width = max(len("slots"), *(len(bar) for bar in bars))
+        head = ["     time", *labels, "free", f"{'slots':<{bar_width}}", "cause"]
+        lines = ["  ".join(head)]
+        for row, bar in zip(shown, bars, strict=True):
+            counts = [f"{row['slots'].get(job) or '-':>{len(label)}}" for job, label in zip(jobs, labels, strict=True)]
+            mark = " " if row.get("settled", True) else "~"
+            cells = [f"{mark}{_since(row['time'] - start):>8}", *counts, f"{row['free']:>4}", f"{bar:<{bar_width}}"]
+            lines.append("  ".join([*cells, str(row.get("text") or row.get("cause") or "")]).rstrip())
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        """Return the picture, and below it the table, folded."""
-        from edt_sdk.display.shown import timeline_html
+        """Return the picture of slots over time, with the table of every change folded below it."""
+        from edt_sdk.pictures.allocation import AllocationChart, Band, draw_allocation
 
-        return timeline_html(self.rows, self.names, self.capacity, self.until, self.table())
+        if not self.rows:
+            return "<p>No slot has been given to a job yet.</p>"
+        times = [float(row["time"]) for row in self.rows]
+        jobs = dict.fromkeys(job for row in self.rows for job, held in row["slots"].items() if held)
+        chart = AllocationChart(
+            # The last row is in force also where its time is later than `until`.
+            edges=(*times, max(self.until, times[-1])),
+            bands=tuple(
+                Band(job, self.names.get(job, job), tuple(float(row["slots"].get(job, 0)) for row in self.rows))
+                for job in jobs
+            ),
+            capacity=tuple(int(row.get("capacity", self.capacity)) for row in self.rows),
+        )
+        picture = image(draw_allocation(chart, Look(width=_WIDTH)), chart.says())
+        # The first line is the table's head and always stays.
+        head, *lines = self.table().split("\n")
+        told = escape("\n".join([head, *lines[-_MOST:]]), quote=False)
+        rest = note(left_out(len(lines), _MOST))
+        return f"{picture}<details><summary>every change</summary><pre>{told}</pre>{rest}</details>"
+
+
+def _or_dash(value: object) -> object:
+    return "–" if value is None else value
+
+
+def _labels(jobs: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """Return column heads: letter and name, cut to stay narrow. Equal names get the end of the id."""
+    called = [names.get(job) or job for job in jobs]
+    labels = []
+    for at, (job, name) in enumerate(zip(jobs, called, strict=True)):
+        twice = called.count(name) > 1 and name != job
+        name = f"{name[:10]}…{job[-4:]}" if twice else name
+        labels.append(f"{_letter(at)} {name if len(name) <= 16 else name[:15] + '…'}")
+    return labels
+
+
+def _letter(at: int) -> str:
+    return _LETTERS[at % len(_LETTERS)]
+
+
+def _bar(row: Mapping[str, Any], jobs: Sequence[str]) -> str:
+    bar = ""
+    for at, job in enumerate(jobs):
+        held, leaving = int(row["slots"].get(job, 0)), int(row.get("leaving", {}).get(job, 0))
+        bar += _letter(at) * (held - leaving) + _letter(at).lower() * leaving
+    bar += _FREE * int(row["free"])
+    # A longer bar would wrap. The columns have its numbers anyway.
+    return bar if len(bar) <= _WIDEST_BAR else ""
+
+
+def _since(seconds: float) -> str:
+    """Format like 0:07.4 below an hour, 1:02:09 above."""
+    # Rounded before the split: 59.96 s is 1:00.0 and not 0:60.0.
+    tenths = round(max(0.0, seconds) * 10)
+    minutes, rest = divmod(tenths, 600)
+    if minutes < 60:
+        return f"{minutes}:{rest // 10:02d}.{rest % 10}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest // 10:02d}"

@@ -11,23 +11,23 @@ from typing import Any
 
 from edt_sdk.display.card import done_share
 from edt_sdk.display.readings import Metrics, Timeline
-from edt_sdk.formatting.text_bars import bar, blocks, levels, over_time
-from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, chart
-from edt_sdk.formatting.text_table import table
+from edt_sdk.formatting.tables import text_table
+from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, bar, blocks, chart, levels, over_time
+from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed
 from edt_sdk.pictures.parts.scales import number, span
 from edt_sdk.schemas.job import JobView
 
-HEIGHT = 14
+_HEIGHT = 14
 _NAME = 20
 _MOST_JOBS = 24
 _FREE = "free"
 
 
-def loss_text(metrics: Metrics, *, width: int, height: int = HEIGHT) -> str:
+def loss_text(metrics: Metrics, *, width: int) -> str:
     """Draw the training loss over updates, and the validations. "" before the first update."""
     train = [(float(point["update"] + 1), point["loss"]) for point in metrics.train]
     test = [(float(point["update"] + 1), point["loss"]) for point in metrics.test]
-    lines = chart(train, test, width=width, height=height, x_name="updates")
+    lines = chart(train, test, width=width, height=_HEIGHT, x_name="updates")
     if not lines:
         return ""
     legend = ["⠉⠒⠤⣀ training"]
@@ -54,11 +54,7 @@ def spark_text(view: JobView, metrics: Metrics, *, width: int) -> str:
 def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = None, mine: str = "") -> str:
     """Draw a row per job, as high as its share of all slots. "" when no job held any.
 
-    Args:
-        timeline: from the server.
-        width: columns of the whole.
-        zone: of the times below, by default the machine's.
-        mine: the job that comes first, with a mark.
+    `zone` is that of the times below, by default the machine's. The job `mine` comes first, with a mark.
     """
     if not timeline.rows:
         return ""
@@ -87,22 +83,18 @@ def slots_over_time(timeline: Timeline, *, width: int, zone: tzinfo | None = Non
 
 def efficiency_text(metrics: Metrics, *, width: int) -> str:
     """Return samples per second and efficiency for each number of workers, "" for none."""
-    speeds = [
-        (s["workers"], s["samples"] / s["seconds"], s["seconds"])
-        for s in metrics.speeds
-        if s["seconds"] > 0 and s["samples"] > 0 and s["workers"] > 0
-    ]
-    if not speeds:
+    known = [speed for speed in metrics.speeds if speed["seconds"] > 0]
+    measured = [MeasuredSpeed(s["workers"], s["samples"] / s["seconds"], s["seconds"]) for s in known]
+    efficiency = Efficiency("", tuple(measured))
+    if not (speeds := efficiency.usable):
         return ""
-    fewest, slowest, _ = speeds[0]
-    # Ideal is linear from the smallest measured size, as in the SVG.
-    each, most = slowest / fewest, max(rate for _, rate, _ in speeds)
+    most = max(speed.rate for speed in speeds)
     wide = max(10, min(50, width - 62))
     rows = [
-        (workers, bar(rate / most, wide), number(rate), f"{100 * rate / workers / each:.0f} %", span(took))
-        for workers, rate, took in speeds
+        (s.workers, bar(s.rate / most, wide), number(s.rate), f"{100 * efficiency.share(s):.0f} %", span(s.seconds))
+        for s in speeds
     ]
-    return table(("WORKERS", "", "SAMPLES PER SECOND", "OF IDEAL", "MEASURED OVER"), rows)
+    return text_table(("WORKERS", "", "SAMPLES PER SECOND", "OF IDEAL", "MEASURED OVER"), rows)
 
 
 def shares_text(cluster: Mapping[str, Any], *, width: int) -> str:
@@ -116,14 +108,11 @@ def shares_text(cluster: Mapping[str, Any], *, width: int) -> str:
     for group in groups:
         slots = whole.get(group["resource_group"], 1)
         shown = _in_frame(bar(group["held"] / slots, wide))
-        rows.append((group["name"], shown, f"{group['held']} of {slots}", group["entitled"], _exchanged(group)))
-    return table(("GROUP", "", "HELD", "DUE", ""), rows)
-
-
-def _exchanged(group: Mapping[str, Any]) -> str:
-    """Return the borrowed and lent slots. Slots without an owner are no loan."""
-    loans = {"borrowed": sum(group["lenders"].values()), "lent": group["lent"]}
-    return ", ".join(f"{slots} {what}" for what, slots in loans.items() if slots)
+        # Slots without an owner are no loan.
+        loans = {"borrowed": sum(group["lenders"].values()), "lent": group["lent"]}
+        exchanged = ", ".join(f"{count} {what}" for what, count in loans.items() if count)
+        rows.append((group["name"], shown, f"{group['held']} of {slots}", group["entitled"], exchanged))
+    return text_table(("GROUP", "", "HELD", "DUE", ""), rows)
 
 
 def comparison_text(jobs: Sequence[tuple[JobView, Metrics]], *, width: int) -> str:
@@ -140,7 +129,7 @@ def comparison_text(jobs: Sequence[tuple[JobView, Metrics]], *, width: int) -> s
         for (view, metrics), curve in zip(jobs, curves, strict=True)
     ]
     scale = f"▁ is {number(low)}, █ is {number(high)}; from the first update to the last of each."
-    return f"{table(('JOB', 'TRAINING LOSS', 'LAST', 'LEAST', 'VALIDATION'), rows)}\n{scale}"
+    return f"{text_table(('JOB', 'TRAINING LOSS', 'LAST', 'LEAST', 'VALIDATION'), rows)}\n{scale}"
 
 
 def _figures(curve: Sequence[float | None]) -> tuple[str, str]:

@@ -3,54 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import msgspec
 
-from edt_sdk.formatting.html_table import GREY, left_out, note, table
-from edt_sdk.formatting.text_table import table as text_table
+from edt_sdk.formatting.tables import GREY, html_table, left_out, note, text_table
 from edt_sdk.schemas.validation import ClassScores, Validated
 
 _MOST = 30
+_CLASS_HEAD = ("CLASS", "LABELS", "PRECISION", "RECALL", "F1")
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """Holds the results of a validation.
+class Validation(Validated, frozen=True, kw_only=True):
+    """Holds the results of a validation with a repr of tables. The fields but `job` are those of `Validated`.
+
+    The loss is the script's, the other metrics are fractions.
 
     Attributes:
         job: id of the validation's job.
-        training, training_name: id and name of the job that trained the model.
-        samples: of the test data.
-        metrics: the requested metrics with a single number, by name, in the requested order. Loss is the script's, the
-            others are fractions. None for a value that is not a number.
-        own: means of the metrics that the script gave `FabricModel`, by name.
-        classes: their number, None where only the loss was requested.
-        threshold: for binary outputs, None where the highest score counted.
-        confusion: counts with labels as rows and predictions as columns. None where it was not requested.
-        per_class: each class with its `label`, `samples`, `precision`, `recall`, `f1`, if any of these was requested.
-        time: of its end, seconds since the epoch.
     """
 
     job: str
-    training: str
-    training_name: str
-    samples: int
-    metrics: dict[str, float | None]
-    own: dict[str, float | None]
-    classes: int | None
-    threshold: float | None
-    confusion: tuple[tuple[int, ...], ...] | None
-    per_class: tuple[ClassScores, ...]
-    time: float
 
     @classmethod
-    def of(cls, job: str, answer: Any) -> Validation:
+    def of(cls, job: str, answer: dict[str, Any]) -> Validation:
         """Create it from the server's answer."""
-        result = msgspec.convert(answer, Validated)
-        return cls(job=job, **{name: getattr(result, name) for name in Validated.__struct_fields__})
+        return msgspec.convert({**answer, "job": job}, cls)
 
     def __getitem__(self, metric: str) -> float | None:
         """Return a metric by its name."""
@@ -63,13 +42,12 @@ class Validation:
         return as_html(self)
 
 
-def as_text(result: Validated | Validation) -> str:
+def as_text(result: Validated) -> str:
     """Return a table of the metrics, then the classes and the confusion matrix where they were requested."""
     parts = [_head(result), text_table(("METRIC", "VALUE"), list(_rows(result)))]
     shown = min(_MOST, result.classes or 0)
     if result.per_class:
-        head = ("CLASS", "LABELS", "PRECISION", "RECALL", "F1")
-        parts.append(text_table(head, [_class_row(each) for each in result.per_class[:shown]]))
+        parts.append(text_table(_CLASS_HEAD, [_class_row(each) for each in result.per_class[:shown]]))
     if result.confusion is not None:
         cells = [[label, *row[:shown]] for label, row in enumerate(result.confusion[:shown])]
         parts.append("Rows are labels, columns what the model said:\n" + text_table(("", *range(shown)), cells))
@@ -78,13 +56,12 @@ def as_text(result: Validated | Validation) -> str:
     return "\n\n".join(parts)
 
 
-def as_html(result: Validated | Validation) -> str:
+def as_html(result: Validated) -> str:
     """Return the same for a notebook. Each row of the confusion matrix is shaded by its shares."""
-    parts = [f"<p>{escape(_head(result))}</p>", table(("Metric", "Value"), list(_rows(result)), empty="")]
+    parts = [f"<p>{escape(_head(result))}</p>", html_table(("METRIC", "VALUE"), list(_rows(result)))]
     shown = min(_MOST, result.classes or 0)
     if result.per_class:
-        head = ("Class", "Labels", "Precision", "Recall", "F1")
-        parts.append(table(head, [_class_row(each) for each in result.per_class[:shown]], empty=""))
+        parts.append(html_table(_CLASS_HEAD, [_class_row(each) for each in result.per_class[:shown]]))
     if result.confusion is not None:
         parts.append(_confusion_html(result.confusion, shown))
     if result.per_class or result.confusion is not None:
@@ -92,13 +69,13 @@ def as_html(result: Validated | Validation) -> str:
     return parts[0] + "<br/>".join(filter(None, parts[1:]))
 
 
-def _head(result: Validated | Validation) -> str:
+def _head(result: Validated) -> str:
     by = f"; class 1 from a score of {result.threshold:g} on" if result.threshold is not None else ""
     of = f", {result.classes} classes" if result.classes else ""
     return f"Validation of {result.training_name} ({result.training}): {result.samples:,} samples{of}{by}"
 
 
-def _rows(result: Validated | Validation) -> Iterator[tuple[str, str]]:
+def _rows(result: Validated) -> Iterator[tuple[str, str]]:
     for name, value in (*result.metrics.items(), *result.own.items()):
         yield name, "not a number" if value is None else f"{value:.6g}"
 

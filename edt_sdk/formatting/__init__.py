@@ -2,16 +2,7 @@
 
 Never: knowledge of jobs.
 
-Read first: `number_words.py`, then `html_table.py`.
+Read first: `number_words.py`, then `tables.py`.
 """
 
-__all__ = [
-    "front_end",
-    "html_table",
-    "local_zone",
-    "moments",
-    "number_words",
-    "text_bars",
-    "text_chart",
-    "text_table",
-]
+__all__ = ["front_end", "moments", "number_words", "tables", "text_chart"]

@@ -17,18 +17,21 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
+from html import escape
 from typing import Any
 
+from edt_sdk.display.picture import fetch_picture
 from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.http.connection import Connection, watching
-from edt_sdk.monitor.kernel import Output, Signs, display, running_cell
+from edt_sdk.monitor.kernel import Output, Signs, display, make_widget, running_cell
 from edt_sdk.monitor.relay import WidgetRelay
-from edt_sdk.monitor.widget import make_widget
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 
 _log = logging.getLogger("edt_sdk.monitor")
 Bundle = dict[str, Any]
+Section = tuple[str, str]
 
 # Seconds between two requests of a monitor. With many monitors each sends fewer.
 EVERY = 3.0
@@ -44,10 +47,7 @@ _OPEN: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
 class Monitor(ABC):
-    """A monitor of a job, or of a whole server.
-
-    Args:
-        connection: a connection to the server. The monitor opens its own.
+    """A monitor of a job, or of a whole server. It opens a connection of its own to the same server.
 
     Attributes:
         trouble: why the last look failed, "" when it succeeded.
@@ -247,6 +247,28 @@ class Monitor(ABC):
     @abstractmethod
     def _in_terminal(self) -> None:
         """Watch as text, in the foreground."""
+
+
+def snapshot(head: str, sections: Sequence[Section], trouble: str = "") -> str:
+    """Return the static picture as HTML that untrusted notebooks show too: `head`, `trouble`, and the sections.
+
+    A section is a title and HTML. All but the first are folded, and a section without HTML is left out.
+    """
+    parts = [head]
+    if trouble:
+        parts.append(f"<p>⚠ {escape(trouble)}</p>")
+    opened = " open"
+    for title, body in sections:
+        if body:
+            parts.append(f"<details{opened}><summary><b>{escape(title)}</b></summary>{body}</details>")
+            opened = ""
+    # Line breaks, so that the parts stay apart where a front end shows the text without its tags.
+    return "<div>" + "\n".join(parts) + "</div>"
+
+
+def drawn(connection: Connection, path: str, **params: str | int | float | None) -> str:
+    """Return the server's picture at `path` as HTML."""
+    return fetch_picture(connection, path, params)._repr_html_()
 
 
 def _cell_began(cell: str) -> None:

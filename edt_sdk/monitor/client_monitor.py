@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,32 +10,30 @@ from contextlib import suppress
 import msgspec
 
 from edt_sdk.display.card import jobs_table, sentence
-from edt_sdk.formatting.html_table import note
 from edt_sdk.formatting.number_words import stamp
-from edt_sdk.monitor.base import Bundle, Monitor
-from edt_sdk.monitor.snapshot import drawn, snapshot
+from edt_sdk.formatting.tables import note
+from edt_sdk.http.connection import Connection
+from edt_sdk.monitor.base import Bundle, Monitor, drawn, snapshot
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobView
-from edt_sdk.waiting.terminal import jobs_lines
-from edt_sdk.waiting.watched import Listing
 
 # The newest jobs that are looked at, and of these the ones that the static picture lists.
 LISTED = 200
 SHOWN = 50
+_POLL_EVERY = 2.0  # seconds between two requests in a terminal
 
 
 class ClientMonitor(Monitor):
     """Watches a user's jobs at a server."""
 
-    def __init__(self, client: Listing) -> None:
-        super().__init__(client.connection)
-        self.client = client
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
         self._views: list[JobView] = []
         self._more = False
         self._taken = time.time()
 
     def __repr__(self) -> str:
-        return f"Monitor of the jobs at {self.client.url}"
+        return f"Monitor of the jobs at {self.connection.url}"
 
     def _look(self) -> None:
         self._views = self._fetch()
@@ -61,7 +60,17 @@ class ClientMonitor(Monitor):
         return {"text/html": snapshot(head, sections, trouble), "text/plain": f"{text}\nSnapshot of {taken}."}
 
     def _in_terminal(self) -> None:
-        jobs_lines(self._fetch)
+        last = ""
+        try:
+            while active := [view for view in self._fetch() if not view.state.final]:
+                text = "\n".join(map(sentence, active))
+                if text != last:
+                    print(text, file=sys.stderr, flush=True)
+                last = text
+                time.sleep(_POLL_EVERY)
+        except KeyboardInterrupt:
+            pass  # the jobs go on
+        print("No job is active.", file=sys.stderr)
 
 
 def jobs_words(views: Sequence[JobView], *, more: bool) -> str:

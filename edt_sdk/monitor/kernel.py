@@ -1,6 +1,6 @@
-"""Wrap what a monitor needs of its kernel: an output that can be replaced, the cell that runs, and interrupts.
+"""Wrap what a monitor needs of its kernel: a widget, an output that can be replaced, the running cell, and interrupts.
 
-IPython is untyped and not loaded outside of notebooks. Only this module of the room uses it.
+IPython, which is untyped, and anywidget are not loaded outside of notebooks. Only this module of the room uses them.
 """
 
 from __future__ import annotations
@@ -9,20 +9,46 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 KERNEL = "edt_kernel"
 _LOOK_AGAIN = 0.3
+MODULE = Path(__file__).parent / "static" / "monitor.js"
+_MISSING = """
+export default { render({ el }) {
+  el.textContent = "The front end of this monitor is not built: run `make front-end` in the source folder.";
+} };
+"""
+
+
+def make_widget(*, job: str, origin: str) -> Any:
+    """Make a widget that shows a job of the server at `origin`, or with "" all of that server.
+
+    Its front end is an ES module, built from `jupyter_ext/lab/src/monitor/`.
+    """
+    return _widget_class()(job=job, origin=origin)
+
+
+@cache
+def _widget_class() -> Any:
+    import anywidget
+    from traitlets import Unicode
+
+    class MonitorWidget(anywidget.AnyWidget):
+        _esm = MODULE.read_text(encoding="utf-8") if MODULE.is_file() else _MISSING
+        job = Unicode().tag(sync=True)
+        origin = Unicode().tag(sync=True)
+
+    return MonitorWidget
 
 
 class Output:
     """An output of the running cell: a widget first, later something else in the same place.
 
-    Args:
-        widget: shown where there are widgets.
-        beside: a MIME bundle, shown where there are no widgets. The id of the kernel is in the output's metadata, so
-            that a front end without that kernel can show this instead of a dead widget.
+    `beside` is a MIME bundle that is shown where there are no widgets. The output's metadata has the id of the kernel,
+    so that a front end without that kernel can show this instead of a dead widget.
     """
 
     def __init__(self, widget: Any, beside: dict[str, Any]) -> None:
@@ -64,11 +90,7 @@ class Signs:
 
     A kernel ignores SIGINT while no cell runs, and gives it to the cell while one does. A monitor outlives its cell,
     and the interrupt button has to end it too. So this handles the signal between cells, where the kernel ignores it,
-    and nowhere else.
-
-    Args:
-        began: called with the id of each cell that starts.
-        interrupted: called after each interrupt, in the kernel's main thread.
+    and nowhere else. `began` is called with the id of each cell that starts, `interrupted` in the kernel's main thread.
     """
 
     def __init__(self, began: Callable[[str], None], interrupted: Callable[[], None]) -> None:

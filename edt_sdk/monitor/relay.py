@@ -24,12 +24,7 @@ _RECENT = 30.0
 
 
 class WidgetRelay:
-    """Answers the requests of a widget, one after the other, in a thread of its own.
-
-    Args:
-        widget: the widget of the page that asks.
-        connection: a connection of the relay alone, since its thread is the only one that uses it.
-    """
+    """Answers the requests of a widget, one after the other, in a thread and over a connection of its own."""
 
     def __init__(self, widget: Any, connection: Connection) -> None:
         self._widget = widget
@@ -41,8 +36,7 @@ class WidgetRelay:
     def receive(self, message: dict[str, Any]) -> None:
         """Take a message of the page."""
         if message.get("kind") == "save":
-            # A download can take minutes. In its own thread and over its own connection it delays no answer to the
-            # page.
+            # A download can take minutes. In its own thread and over its own connection it delays no answer.
             threading.Thread(target=self._save, args=(message,), name="edt-download", daemon=True).start()
             return
         if message.get("method") == "GET":

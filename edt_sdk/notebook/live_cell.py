@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edt_sdk.display.card import state_html, why_words
-from edt_sdk.formatting.html_table import GREY
+from edt_sdk.formatting.tables import GREY
 from edt_sdk.http.following import follow
 from edt_sdk.notebook import live_figure
 from edt_sdk.notebook.curves import Curves

@@ -12,9 +12,9 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from edt_sdk.notebook.curves import Curves
-from edt_sdk.pictures.parts.embedded import image
 from edt_sdk.pictures.parts.look import ACCENT, GREEN, ORANGE, TEXT
 from edt_sdk.pictures.parts.panel import PanelLine, panels
+from edt_sdk.pictures.parts.paper import image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

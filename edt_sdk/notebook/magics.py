@@ -36,7 +36,7 @@ from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import CLONEABLE, SCHEDULED, SUBMITTABLE, JobPatch, JobResume, JobSpec
 from edt_sdk.schemas.validation import NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
-from edt_sdk.torchrun.command_line.command import asked
+from edt_sdk.torchrun.command_line.submission import asked
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

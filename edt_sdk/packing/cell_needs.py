@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import ast
 import builtins
+import symtable
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import ModuleType
 
 from edt_sdk.packing.cells import plain_cell
-from edt_sdk.packing.names import names_of, needed
 from edt_sdk.schemas.errors import PackageError
 
+# Scopes that run immediately. The bodies of functions run later, when the whole script is defined.
+_AT_ONCE = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 _MOST = 10_000  # characters of a value in a script
 _SESSION = frozenset({"get_ipython", "display", "In", "Out"})
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
@@ -28,12 +31,7 @@ _IN_GUARDS = (*_DEFINING, *_GUARDING, ast.Assign, ast.AnnAssign, ast.Pass, ast.R
 
 @dataclass(frozen=True, slots=True)
 class TakenAlong:
-    """Holds the script that goes before a cell.
-
-    Attributes:
-        script: the source.
-        notes: sentences for the user.
-    """
+    """Holds the script that goes before a cell. `notes` are sentences for the user."""
 
     script: str
     notes: tuple[str, ...]
@@ -58,7 +56,7 @@ def take_along(cell: str, earlier: Sequence[str], namespace: Mapping[str, object
         PackageError: the cell uses something that cannot travel, or is not Python.
     """
     text, _ = plain_cell(cell.replace("\r\n", "\n"), 1)
-    wanted, star = needed(ast.parse(text))
+    wanted, star = _needed(ast.parse(text))
     taking = _Taking(_definitions(earlier), namespace)
     taking.take(wanted)
     if taking.stuck:
@@ -100,7 +98,7 @@ class _Taking:
         elif (definition := self._definitions.get(name)) is not None and _travels(definition.statement):
             self._sources[definition.place] = definition
             self._name(name, definition.statement)
-            names = names_of(definition.statement)
+            names = _names_of(definition.statement)
             return sorted((names.now | names.later) - names.binds)
         elif (line := _line(name, self._namespace[name])) is not None:
             self._values[name] = line
@@ -150,7 +148,7 @@ def _definitions(earlier: Sequence[str]) -> dict[str, _Definition]:
             # Several statements may share a line (`a = 1; b = 2`). Then take this one's normalized source.
             shares = ast.unparse(ast.parse(alone)) != ast.unparse(statement) if _parses(alone) else True
             source = ast.unparse(statement) if shares else alone
-            for name in names_of(statement).binds:
+            for name in _names_of(statement).binds:
                 found[name] = _Definition((number, at), statement, source)
     return found
 
@@ -171,15 +169,69 @@ def _travels(statement: ast.stmt) -> bool:
         return isinstance(statement.value, ast.Lambda)
     if isinstance(statement, _GUARDING):
         inside = [each for each in ast.walk(statement) if isinstance(each, ast.stmt)]
-        return all(isinstance(each, _IN_GUARDS) or _in_function(each, statement) for each in inside) and any(
-            isinstance(each, _DEFINING) for each in inside
-        )
+        functions = [each for each in inside if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+        later = {each for function in functions for each in ast.walk(function)}
+        defines = any(isinstance(each, _DEFINING) for each in inside)
+        return defines and all(isinstance(each, _IN_GUARDS) or each in later for each in inside)
     return False
 
 
-def _in_function(statement: ast.stmt, guard: ast.stmt) -> bool:
-    functions = [each for each in ast.walk(guard) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return any(statement in ast.walk(function) for function in functions)
+@dataclass(slots=True)
+class _Names:
+    """Holds the names that module-level code binds, and those it needs from outside.
+
+    Attributes:
+        binds: at module level.
+        now: needed when the code runs, if no earlier statement has bound them.
+        later: needed by its functions when they are called.
+        star: it imports everything from a module, so its bindings are unknown.
+    """
+
+    binds: set[str] = field(default_factory=set)
+    now: set[str] = field(default_factory=set)
+    later: set[str] = field(default_factory=set)
+    star: bool = False
+
+
+def _names_of(statement: ast.stmt) -> _Names:
+    names = _Names(star=isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names))
+    # Python's own symbol tables apply all rules of scopes: comprehensions, global, nonlocal.
+    _look(symtable.symtable(ast.unparse(statement), "<cell>", "exec"), names, later=False, top=True)
+    if not isinstance(statement, _SIMPLE):
+        names.now -= names.binds  # a loop or a branch usually reads what it has bound itself
+    elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        names.now.add(statement.target.id)  # it is read before it is written
+    return names
+
+
+def _needed(tree: ast.Module) -> tuple[set[str], bool]:
+    """Return the names that a script needs and does not bind before, and whether it has a star import."""
+    whole = _Names()
+    for statement in tree.body:
+        names = _names_of(statement)
+        whole.now |= names.now - whole.binds
+        whole.later |= names.later
+        whole.binds |= names.binds
+        whole.star |= names.star
+    return whole.now | (whole.later - whole.binds), whole.star
+
+
+def _look(table: symtable.SymbolTable, names: _Names, *, later: bool, top: bool) -> None:
+    for symbol in table.get_symbols():
+        name = symbol.get_name()
+        if top:
+            if symbol.is_assigned() or symbol.is_imported():
+                names.binds.add(name)
+            if symbol.is_referenced():
+                names.now.add(name)
+        elif symbol.is_global():
+            if symbol.is_assigned():
+                names.binds.add(name)  # declared global in a function that assigns it
+            elif symbol.is_referenced():
+                (names.later if later else names.now).add(name)
+    for child in table.get_children():
+        deferred = child.get_type() == "function" and child.get_name() not in _AT_ONCE
+        _look(child, names, later=later or deferred, top=False)
 
 
 def _line(name: str, value: object) -> str | None:

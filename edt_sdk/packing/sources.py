@@ -6,6 +6,7 @@ folder. Every listed file lies inside the source, so a link that leads outside i
 
 from __future__ import annotations
 
+import ast
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,6 @@ from pathlib import Path
 import pathspec
 
 from edt_sdk.packing.cells import cells_of, script_from_cells
-from edt_sdk.packing.local_imports import local_modules
 from edt_sdk.schemas.errors import PackageError, TooLarge
 
 IGNORE_FILE = ".edtignore"
@@ -27,6 +27,8 @@ ALWAYS_IGNORED = (
 )  # fmt: skip
 # A folder with this file is a Python environment, whatever its name.
 _ENVIRONMENT = "pyvenv.cfg"
+# Jobs have the installed package. A copy from a checkout would shadow it.
+_NEVER = frozenset({"edt_sdk"})
 HELPERS = ("edtcallback.py", "elog.py", "emetrics.py")
 
 
@@ -91,7 +93,9 @@ def collect(
     path = Path(source).expanduser()
     if str(source) and path.is_dir():  # Path("") would be the current folder
         walk = _Walk(path.resolve(), hidden, most)
-        return _with_helpers(_from_folder(walk, main, script=script))
+        files = sorted(walk, key=lambda file: file.name)
+        found = _main_of(walk.root, files, main) if script or main is not None else ""
+        return _with_helpers(Collected(walk.root.name or "job", found, tuple(files), tuple(walk.notes)))
     if not path.is_file():
         raise PackageError(
             f"There is no folder or file {str(source)!r}.",
@@ -129,12 +133,6 @@ def from_cells(
     return _with_helpers(Collected(name, main, (SourceFile(main, data, len(data)), *beside), (*notes, *own)))
 
 
-def _from_folder(walk: _Walk, main: str | None, *, script: bool) -> Collected:
-    files = sorted(walk, key=lambda file: file.name)
-    found = _main_of(walk.root, files, main) if script or main is not None else ""
-    return Collected(walk.root.name or "job", found, tuple(files), tuple(walk.notes))
-
-
 def _from_file(path: Path, main: str | None) -> Collected:
     if main not in (None, path.name):
         raise PackageError(f"main is {main!r}, but the source is the file {path.name}.", field="main")
@@ -146,11 +144,55 @@ def _from_file(path: Path, main: str | None) -> Collected:
 
 def _beside(script: str, folder: Path, taken: set[str]) -> Iterator[SourceFile]:
     ignored = _ignored_in(folder)
-    for path in local_modules(script, folder):
+    for path in _local_modules(script, folder):
         name = path.relative_to(folder).as_posix()
         inside = path.resolve().is_relative_to(folder)
         if name not in taken and inside and not ignored.match_file(name):
             yield _entry(path, name)
+
+
+def _local_modules(script: str, folder: Path) -> list[Path]:
+    """Return files in `folder`, sorted: modules `name.py` and all files of packages `name/` that `script` reaches.
+
+    They are found by reading `import` statements, never by running code. For what is imported in another way, a user
+    submits the folder.
+    """
+    found: set[Path] = set()
+    waiting = [script]
+    while waiting:
+        for name in sorted(_imported(waiting.pop()) - _NEVER):
+            for path in _files_of(folder / name):
+                if path not in found:
+                    found.add(path)
+                    if path.suffix == ".py":
+                        waiting.append(path.read_text(encoding="utf-8", errors="replace"))
+    return sorted(found)
+
+
+def _imported(script: str) -> set[str]:
+    """Return the top-level names of imported modules, none where the text is not Python (the job will report it)."""
+    try:
+        tree = ast.parse(script)
+    except (SyntaxError, ValueError):
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        # A relative import cannot work in a main script, so it names no module of the folder.
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def _files_of(module: Path) -> Iterator[Path]:
+    single = module.with_name(f"{module.name}.py")
+    if (module / "__init__.py").is_file():
+        yield from (path for path in module.rglob("*") if path.is_file())
+    elif single.is_file():
+        yield single
+    elif module.is_dir():  # a namespace package: only if it holds Python
+        yield from (path for path in module.rglob("*.py") if path.is_file())
 
 
 def _with_helpers(collected: Collected) -> Collected:
@@ -226,9 +268,8 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as refused:
-        raise PackageError(
-            f"The folder {folder} cannot be read: {refused.strerror}.", hint=_hint(folder.name)
-        ) from None
+        why = f"The folder {folder} cannot be read: {refused.strerror}."
+        raise PackageError(why, hint=_hint(folder.name)) from None
 
 
 def _inside(root: Path, link: Path, name: str) -> Path:

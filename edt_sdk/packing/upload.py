@@ -48,11 +48,6 @@ class Multipart:
         """Return the value of the Content-Type header."""
         return f"multipart/form-data; boundary={self.boundary}"
 
-    @property
-    def sent(self) -> int:
-        """Return the bytes read so far for sending."""
-        return self._sent
-
     def __len__(self) -> int:
         return self._length
 
@@ -70,7 +65,7 @@ class Multipart:
         return data
 
 
-def upload_progress(stream: IO[str] | None = None) -> Callable[[int, int], None]:
+def upload_progress() -> Callable[[int, int], None]:
     """Return a function that prints the percentage sent to stderr, once the upload has taken 2 s."""
     started, last = time.monotonic(), -1
 
@@ -81,6 +76,6 @@ def upload_progress(stream: IO[str] | None = None) -> Callable[[int, int], None]
             return
         last = percent
         end = "\n" if sent >= total else ""
-        print(f"\rUploading {human_bytes(total)}: {percent:3d} %", end=end, file=stream or sys.stderr, flush=True)
+        print(f"\rUploading {human_bytes(total)}: {percent:3d} %", end=end, file=sys.stderr, flush=True)
 
     return show

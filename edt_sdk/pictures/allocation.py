@@ -16,9 +16,8 @@ from edt_sdk.pictures.parts.colours import Colours, colours, weave_defs
 from edt_sdk.pictures.parts.lettering import shortened, width_of
 from edt_sdk.pictures.parts.look import OTHERS_COLOUR, Look, on_colour
 from edt_sdk.pictures.parts.marks import Mark, drawn, entries, gathered
-from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, num, tag, told, words
-from edt_sdk.pictures.parts.scales import Frame, bounded
-from edt_sdk.pictures.parts.time_axis import time_axis
+from edt_sdk.pictures.parts.paper import SMALL, document, hatch, legend, line, notice, num, tag, told, words
+from edt_sdk.pictures.parts.scales import Frame, bounded, time_axis, whole_ticks
 
 OTHERS = ""  # the id of the band of all jobs without a band of their own
 _PALE = "0.22"
@@ -31,13 +30,9 @@ _MOST_SLOTS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The slots a job holds over time.
+    """The slots in each column that a job holds, or jobs put together (`OTHERS`).
 
-    Attributes:
-        job: its id, `OTHERS` for jobs put together.
-        name: the name of the job.
-        slots: slots in each column.
-        leaving: slots among these that it has to give back, () if there never were any.
+    `leaving` counts the slots among these that it has to give back, and is () if there never were any.
     """
 
     job: str
@@ -109,14 +104,15 @@ def draw_allocation(held: AllocationChart, look: Look | None = None) -> str:
         return notice(look, held.says())
     ink = look.ink
     dyes = colours((band.job for band in held.bands), held.mine, held.first)
-    most = max([1.0, *map(float, held.capacity), *_heights(held)])
+    heights = map(sum, zip(*(band.slots for band in held.bands), strict=True))
+    most = max([1.0, *map(float, held.capacity), *heights])
     tops, rows = legend(look, _LEFT, 4, _legend_entries(held, dyes, look))
     said = [mark for mark in held.marks if mark.kind == "note"]
     top = rows + 20 + (_NOTE * _NOTE_ROWS if said else 0)
     tall = look.height(0.32, 150, 340)
     end = held.edges[-1]
     frame = Frame(_LEFT, top, look.width - 8, top + tall, min(held.edges[0], end - held.shortest), end, 0, most)
-    parts = scales.y_axis(frame, look, _slot_ticks(most))
+    parts = scales.y_axis(frame, look, whole_ticks(most, min(6, max(2, int(most)))))
     parts += _areas(held, dyes, frame, look)
     parts += _capacity(held, frame, look)
     parts += _notes(said, frame, look)
@@ -135,13 +131,9 @@ def draw_allocation(held: AllocationChart, look: Look | None = None) -> str:
     if held.note:
         parts.append(words(_LEFT, bottom + 10, shortened(held.note, look.width - _LEFT - 8, SMALL), ink.soft))
         bottom += 16
-    return document(look, bottom, held.says(), parts, defs=_HATCH + weave_defs(dyes.over.values()), across=frame.across)
-
-
-_HATCH = (
-    '<pattern id="leaving" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect width="2.5" height="6" fill="#fff" opacity="0.6"/></pattern>'
-)
+    return document(
+        look, bottom, held.says(), parts, defs=hatch("leaving") + weave_defs(dyes.over.values()), across=frame.across
+    )
 
 
 def _notes(notes: Sequence[Mark], frame: Frame, look: Look) -> Iterator[str]:
@@ -196,16 +188,6 @@ def _sound(held: AllocationChart) -> AllocationChart:
 
 def _counts(values: Sequence[float], kept: Sequence[int]) -> tuple[float, ...]:
     return tuple(min(_MOST_SLOTS, max(0.0, values[at])) if values[at] == values[at] else 0.0 for at in kept)
-
-
-def _slot_ticks(most: float) -> list[tuple[float, str]]:
-    values = [value for value in scales.ticks(0, most, min(6, max(2, int(most)))) if value == int(value)]
-    return [(value, f"{value:g}") for value in values]
-
-
-def _heights(held: AllocationChart) -> Iterator[float]:
-    for column in range(held.columns):
-        yield sum(band.slots[column] for band in held.bands)
 
 
 def _legend_entries(held: AllocationChart, dyes: Colours, look: Look) -> list[tuple[str, str]]:

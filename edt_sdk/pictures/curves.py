@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from edt_sdk.pictures.parts import scales
+from edt_sdk.pictures.parts.extremes import fewest
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import num, tag
-from edt_sdk.pictures.parts.scales import Frame, bounded
-from edt_sdk.pictures.parts.time_axis import time_axis
+from edt_sdk.pictures.parts.scales import Frame, bounded, time_axis
 
 AXES = ("samples", "updates", "time")
 MOST_POINTS = 400
@@ -39,19 +39,8 @@ def drawable(points: Sequence[Loss], most: int = MOST_POINTS) -> list[Loss]:
         for point in points
         if math.isfinite(point.x)
     ]
-    if len(placed) <= most:
-        return placed
-    kept = {0, len(placed) - 1}
-    stretches = (most - 2) // 2
-    for stretch in range(stretches):
-        group = range(stretch * len(placed) // stretches, (stretch + 1) * len(placed) // stretches)
-        kept |= {min(group, key=lambda at: _height(placed[at])), max(group, key=lambda at: _height(placed[at]))}
-    return [placed[at] for at in sorted(kept)]
-
-
-def _height(point: Loss) -> float:
-    # The smallest value of all, so that thinning keeps a loss that is not a number, and its cross is drawn.
-    return point.loss if point.known else -math.inf
+    # Not a number counts as the smallest value of all, so that thinning keeps it and its cross is drawn.
+    return list(fewest(placed, most, lambda point: point.loss if point.known else -math.inf))
 
 
 def smoothed(points: Sequence[Loss], smooth: float) -> list[Loss]:

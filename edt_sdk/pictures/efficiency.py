@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edt_sdk.pictures.parts import scales
-from edt_sdk.pictures.parts.lettering import width_of
+from edt_sdk.pictures.parts.lettering import counted_workers, width_of
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, tag, told, words
 from edt_sdk.pictures.parts.scales import Frame, bounded
@@ -28,12 +28,7 @@ class MeasuredSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """The data of the picture.
-
-    Attributes:
-        name: the name of the job.
-        speeds: one for each number of workers.
-    """
+    """The data of the picture: a job's name, and one speed for each number of workers."""
 
     name: str
     speeds: tuple[MeasuredSpeed, ...]
@@ -55,12 +50,12 @@ class Efficiency:
         speeds = self.usable
         if not speeds:
             return f"{self.name}: nothing is measured yet; the first points come some updates after the training began."
-        rate = f"{scales.number(speeds[0].rate)} samples per second with {_workers(speeds[0].workers)}"
+        rate = f"{scales.number(speeds[0].rate)} samples per second with {counted_workers(speeds[0].workers)}"
         if len(speeds) == 1:
             return f"{self.name}: {rate}. What more or fewer bring is shown when it has run with another number."
         last = speeds[-1]
         return (
-            f"{self.name}: {rate}, {scales.number(last.rate)} with {_workers(last.workers)}: "
+            f"{self.name}: {rate}, {scales.number(last.rate)} with {counted_workers(last.workers)}: "
             f"{100 * self.share(last):.0f} % of ideal."
         )
 
@@ -92,8 +87,7 @@ def draw_efficiency(efficiency: Efficiency, look: Look | None = None) -> str:
     parts.append(tag("polyline", points=places, fill="none", stroke=ink.train, stroke_width=1.8))
     parts += _dots(efficiency, frame, look)
     about = max(2, min(last.workers, int((frame.right - frame.left) // 48)))
-    values = [value for value in scales.ticks(0, last.workers, about) if value == int(value)]
-    parts += scales.x_axis(frame, look, [(value, f"{value:g}") for value in values], "")
+    parts += scales.x_axis(frame, look, scales.whole_ticks(last.workers, about), "")
     parts.append(words(frame.right, frame.bottom + 32, "workers", ink.soft, anchor="end"))
     parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
     return document(look, frame.bottom + 40, efficiency.says(), parts)
@@ -110,7 +104,7 @@ def _dots(efficiency: Efficiency, frame: Frame, look: Look) -> Iterator[str]:
         x, y = frame.x(speed.workers), frame.y(bounded(speed.rate))
         share = f"{100 * efficiency.share(speed):.0f} %"
         text = (
-            f"{scales.number(speed.rate)} samples per second with {_workers(speed.workers)}, {share} of ideal, "
+            f"{scales.number(speed.rate)} samples per second with {counted_workers(speed.workers)}, {share} of ideal, "
             f"measured over {scales.span(speed.seconds)}"
         )
         yield told(tag("circle", cx=x, cy=y, r=4, fill=look.ink.train), text)
@@ -118,7 +112,3 @@ def _dots(efficiency: Efficiency, frame: Frame, look: Look) -> Iterator[str]:
         if x - half > last + 4 and x + half < look.width - 2:
             yield words(x, min(y + 18, frame.bottom - 4), share, look.ink.text, anchor="middle")
             last = x + half
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"

@@ -23,7 +23,7 @@ from edt_sdk.pictures.curves import (
     loss_grid,
     smoothed,
 )
-from edt_sdk.pictures.parts.lettering import width_of
+from edt_sdk.pictures.parts.lettering import counted_workers, width_of
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.marks import Mark, drawn, entries, gathered
 from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, moved, notice, tag, told, words
@@ -39,7 +39,6 @@ class Losses:
     """The data of the picture.
 
     Attributes:
-        name: the name of the job.
         train: one point an update, oldest first. At most `MOST_POINTS` are drawn.
         test: one point a validation.
         workers: pairs of an x and the number of workers from there on.
@@ -96,7 +95,7 @@ class Losses:
         tests = [point.loss for point in self.test if point.known]
         parts += [f"test loss {tests[-1]:.4g}"] if tests else []
         if counts := sorted({count for _, count in self.workers}):
-            many = f"{counts[0]} to {_workers(counts[-1])}" if len(counts) > 1 else _workers(counts[0])
+            many = f"{counts[0]} to {counted_workers(counts[-1])}" if len(counts) > 1 else counted_workers(counts[0])
             parts.append(f"computed by {many}")
         return f"{self.name}: {', '.join(parts) or 'no loss is a number'}."
 
@@ -104,11 +103,8 @@ class Losses:
 def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0, log: bool = False) -> str:
     """Draw the picture as an SVG document.
 
-    Args:
-        losses: the points.
-        look: theme, width and time zone.
-        smooth: from 0, not at all, to 1, the mean over a third of the points around each. The points stay visible.
-        log: draw a logarithmic y axis, which shows changes of a small loss.
+    `smooth` is from 0, not at all, to 1, the mean over a third of the points around each. The points stay visible. With
+    `log` the y axis is logarithmic, which shows changes of a small loss.
     """
     look = look or Look()
     # Thinned before anything is laid out: the size of the picture stays bounded (028).
@@ -143,10 +139,6 @@ def draw_losses(losses: Losses, look: Look | None = None, *, smooth: float = 0.0
         below += _STRIP
     parts += loss_axis(losses.axis, Frame(frame.left, top, frame.right, below, frame.x0, frame.x1, 0, 1), look)
     return document(look, below + 24, losses.says(), parts, across=frame.across)
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 def _entries(
@@ -207,6 +199,6 @@ def _strip(losses: Losses, frame: Frame, top: float, look: Look) -> Iterator[str
             continue
         tall = min(1.0, max(0.0, count / most)) * (_STRIP - 3)
         box = tag("rect", x=left, y=top + _STRIP - tall, width=wide, height=tall, fill=ink.good, fill_opacity="0.4")
-        yield told(box, _workers(count))
+        yield told(box, counted_workers(count))
         if wide > width_of(str(count), SMALL) + 6:
             yield words(left + wide / 2, top + _STRIP - 5, str(count), ink.text, anchor="middle")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from edt_sdk.pictures.parts import scales
 from edt_sdk.pictures.parts.lettering import shortened, width_of
 from edt_sdk.pictures.parts.look import Look
-from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, tag, told, words
+from edt_sdk.pictures.parts.paper import SMALL, document, hatch, legend, line, notice, tag, told, words
 from edt_sdk.pictures.parts.scales import Frame
 
 _MOST_GROUPS = 40
@@ -25,11 +25,9 @@ class GroupShare:
     """An instance group and its slots. All counts but `jobs` and `waiting` are slots.
 
     Attributes:
-        name: its name.
         depth: the number of groups around it.
         slots: slots of its resource group.
         entitled: its entitlement in the present plan.
-        held: slots that its jobs hold.
         borrowed: slots of its entitlement that other groups own. Slots without an owner are not borrowed.
         lent: slots it owns that other groups use.
         jobs, waiting: its jobs, and the jobs that hold less than they asked for.
@@ -89,18 +87,10 @@ def draw_shares(shares: Shares, look: Look | None = None) -> str:
         parts += _row(group, frame, top + _ROW * number, look)
     more = len(shares.groups) - len(shown)
     about = max(2, min(most, int((frame.right - left) // 60)))
-    values = [value for value in scales.ticks(0, most, about) if value == int(value)]
-    parts += scales.x_axis(frame, look, [(value, f"{value:g}") for value in values], "slots")
+    parts += scales.x_axis(frame, look, scales.whole_ticks(most, about), "slots")
     if more > 0:
         parts.append(words(6, bottom + 34, f"… and {more} more groups", look.ink.soft))
-    return document(look, bottom + (42 if more > 0 else 24), shares.says(), parts, defs=_hatch())
-
-
-def _hatch() -> str:
-    return (
-        '<pattern id="borrowed" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        '<rect width="2.5" height="6" fill="#fff" opacity="0.6"/></pattern>'
-    )
+    return document(look, bottom + (42 if more > 0 else 24), shares.says(), parts, defs=hatch("borrowed"))
 
 
 def _legend(look: Look) -> Iterator[tuple[str, str]]:

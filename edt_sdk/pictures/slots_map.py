@@ -32,15 +32,7 @@ _NARROW, _BROAD = 20.0, 96.0
 
 @dataclass(frozen=True, slots=True)
 class SlotCell:
-    """One slot.
-
-    Attributes:
-        slot: its number, None for a slot that is gone.
-        device: such as cpu or cuda:0.
-        state: one of `STATES`.
-        job: id of the job in it, "" for none.
-        name: the name of that job.
-    """
+    """One slot: its number (None if the slot is gone), its state, one of `STATES`, and the job in it, "" for none."""
 
     slot: int | None
     device: str

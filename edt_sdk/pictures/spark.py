@@ -9,7 +9,7 @@ from edt_sdk.pictures.curves import Loss, drawable, lines
 from edt_sdk.pictures.parts.lettering import shortened, width_of
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import SMALL, document, line, tag, words
-from edt_sdk.pictures.parts.scales import Frame, number
+from edt_sdk.pictures.parts.scales import Frame, number, share
 
 _POINTS = 100
 _CURVE, _BAR, _BOX = 34.0, 8.0, 7.0
@@ -18,16 +18,7 @@ _MOST_BOXES = 32
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """The data of the picture.
-
-    Attributes:
-        name: the name of the job.
-        state: its state as a word.
-        done: the share of its updates that are done, from 0 to 1.
-        slots: slots that it holds.
-        most: slots that it may hold. 0 for an ended job, which has no boxes.
-        losses: the training losses, in order.
-    """
+    """The data of the picture. `done` is the share of updates, 0 … 1. `most` is 0 for an ended job, without boxes."""
 
     name: str
     state: str
@@ -39,7 +30,7 @@ class Spark:
     def says(self) -> str:
         """Return the picture as one sentence."""
         known = [loss for loss in self.losses if math.isfinite(loss)]
-        parts = [f"{self.name} ({self.state}): {100 * _share(self.done):.0f} % done"]
+        parts = [f"{self.name} ({self.state}): {100 * share(self.done):.0f} % done"]
         parts += [f"{self.slots} of at most {self.most} slots"] if self.most else []
         parts.append(f"loss {known[-1]:.4g}" if known else "no loss yet")
         return f"{', '.join(parts)}."
@@ -60,10 +51,10 @@ def draw_spark(spark: Spark, look: Look | None = None) -> str:
         frame = Frame(2, 5, right, 2 + _CURVE, points[0].x, points[-1].x, min(known), min(known) + room)
         parts += lines(points, frame, ink.train, 1.6)
     top = 10 + _CURVE
-    done = f"{100 * _share(spark.done):.0f} %"
+    done = f"{100 * share(spark.done):.0f} %"
     end = look.width - 8 - width_of("100 %", SMALL)
     parts.append(tag("rect", x=0.5, y=top, width=end, height=_BAR, rx=3, fill="none", stroke=ink.line))
-    parts.append(tag("rect", x=0.5, y=top, width=max(0.0, _share(spark.done) * end), height=_BAR, rx=3, fill=ink.train))
+    parts.append(tag("rect", x=0.5, y=top, width=max(0.0, share(spark.done) * end), height=_BAR, rx=3, fill=ink.train))
     parts.append(words(look.width - 2, top + _BAR, done, ink.text, anchor="end"))
     top += _BAR + 7
     text = shortened(_slots(spark), look.width - 8, SMALL)
@@ -79,7 +70,3 @@ def draw_spark(spark: Spark, look: Look | None = None) -> str:
 
 def _slots(spark: Spark) -> str:
     return f"{spark.slots} of {spark.most} slots" if spark.most else spark.state.lower()
-
-
-def _share(done: float) -> float:
-    return min(1.0, max(0.0, done)) if done == done else 0.0

@@ -14,26 +14,19 @@ import os
 import sys
 import threading
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from edt_sdk.schemas.torchrun import AgentContext, agent_context
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Began, Crashed, Done, Failed
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery, open_nursery
 from edt_sdk.torchrun.plan_link import PlanLink
+from edt_sdk.torchrun.script import execute
 
 # Seconds for a script to handle SIGTERM. Then the store closes on which its processes may be blocked.
 _HEARING = 0.5
 _LINES, _BYTES, _LINE = 20, 32 * 1024, 500
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    job: JobContext
-    own: WorkerContext
-    agent: AgentContext
 
 
 def main() -> int:
@@ -43,14 +36,15 @@ def main() -> int:
         print("edt: this program is started by a job's supervisor (EDT_JOB and EDT_AGENT).", file=sys.stderr)
         return 2
     if agent.command:
-        _become(agent.command)
+        # A program that is an agent itself, such as `torchrun --rdzv-backend=edt`, replaces this process.
+        return execute(agent.command)
     nursery = open_nursery()
     if nursery is None:
         return 0
-    link = PlanLink.connect(job.link)
+    link = PlanLink(job.link)
     code = 1
     try:
-        code = _lead(_Place(job, own, agent), link, nursery)
+        code = _lead(job, own, agent, link, nursery)
     except (Exception, SystemExit) as error:
         text = "".join(traceback.format_exception(error))
         print(text, file=sys.stderr, end="", flush=True)
@@ -63,16 +57,7 @@ def main() -> int:
     os._exit(code)
 
 
-def _become(command: tuple[str, ...]) -> NoReturn:
-    """Replace this process by a program that is an agent itself, such as `torchrun --rdzv-backend=edt`."""
-    try:
-        os.execvp(command[0], list(command))
-    except OSError as wrong:
-        print(f"edt: {command[0]} cannot be run: {wrong.strerror}.", file=sys.stderr, flush=True)
-        os._exit(127)
-
-
-def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
+def _lead(job: JobContext, own: WorkerContext, place: AgentContext, link: PlanLink, nursery: Nursery) -> int:
     """Run rounds until there is none left. Return the exit code."""
     # These imports take 0.1 s, in which others already train. The nursery was forked before and does not need them.
     from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
@@ -83,9 +68,9 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
     from edt_sdk.torchrun.rendezvous import PlanRendezvous
 
     _hush()
-    options, first = place.agent.options, place.agent.first
-    started = processes.start_from(nursery, place.agent)
-    meeting = PlanRendezvous(link, first, place.own.interface, place.job.job_id)
+    options, first = place.options, place.first
+    started = processes.start_from(nursery, place)
+    meeting = PlanRendezvous(link, first, own.interface, job.job_id)
 
     class Agent(LocalElasticAgent):
         """Reports the end of processes, and leaves the reaction to the supervisor."""
@@ -105,10 +90,8 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
             return pids
 
         def _stop_workers(self, worker_group: WorkerGroup) -> None:
-            # A process blocked inside the library handles no signal before it gets an answer. Closing the store gives
-            # it one.
-            # SIGTERM first, the store later: a script needs a moment to write its checkpoint while its peers still
-            # exist.
+            # A process blocked inside the library handles no signal before it gets an answer, and closing the store
+            # gives it one. SIGTERM comes first: a script needs a moment to write its checkpoint while its peers exist.
             last = threading.Timer(_HEARING, meeting.leave_meeting)
             last.start()
             self._shutdown(timeout=options.shutdown_timeout)
@@ -123,17 +106,17 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
                 if result.state is WorkerState.SUCCEEDED:
                     link.send(Done(worker=first, round=meeting.round))
                 else:
-                    link.send(_crash(place.agent, meeting.round, started))
+                    link.send(_crash(place, meeting.round, started))
             # Healthy whatever was reported: the supervisor decides what follows, and torch's agent must not restart by
             # itself (decision 023).
             return RunResult(state=WorkerState.HEALTHY)
 
     # All agents have the same number of processes, so ranks need no exchange.
     os.environ["TORCH_ELASTIC_WORKER_IDENTICAL"] = "1"
-    entrypoint, args = processes.command(place.job, options)
+    entrypoint, args = processes.command(job, options)
     spec = WorkerSpec(
         role=options.role,
-        local_world_size=place.agent.processes,
+        local_world_size=place.processes,
         rdzv_handler=meeting,
         entrypoint=entrypoint,
         args=args,
@@ -141,7 +124,8 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
         monitor_interval=options.monitor_interval,
         virtual_local_rank=options.virtual_local_rank,
     )
-    logs = DefaultLogsSpecs(log_dir=str(_error_files(place.job, first)))
+    # `torch.distributed.elastic.multiprocessing.errors.record` writes errors into this folder.
+    logs = DefaultLogsSpecs(log_dir=str(job.paths.job_dir / "torchelastic" / str(first)))
     agent = Agent(spec, logs, shutdown_timeout=options.shutdown_timeout)
     try:
         agent.run()
@@ -150,13 +134,8 @@ def _lead(place: _Place, link: PlanLink, nursery: Nursery) -> int:
     return int(link.gone)
 
 
-def _error_files(job: JobContext, first: int) -> Path:
-    """Return the folder where `torch.distributed.elastic.multiprocessing.errors.record` writes errors."""
-    return job.paths.job_dir / "torchelastic" / str(first)
-
-
 def _crash(agent: AgentContext, number: int, started: dict[int, ForkedProcess]) -> Crashed:
-    """Report the first process with an exit code other than 0. Processes ended as a consequence end later."""
+    """Report the first process with an exit code other than 0."""
     failed = {
         rank: process for rank, process in started.items() if process.returncode != 0 and process.ended is not None
     }

@@ -29,7 +29,6 @@ from edt_sdk.torchrun.script import COMMAND_VARIABLE
 from edt_sdk.training import zygote
 
 _PROGRAM = "edt_sdk.torchrun.script"
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LARGEST = 1 << 20
 
@@ -99,7 +98,8 @@ def open_nursery() -> Nursery | None:
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # A subreaper inherits the orphans of its processes, so that `close` can end them.
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     agent = os.getpid()
     path = sys.path[:]
     pid = os.fork()
@@ -107,10 +107,7 @@ def open_nursery() -> Nursery | None:
         theirs.close()
         return Nursery(ours, pid)
     ours.close()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The agent may have died before prctl took effect. The signal would then never come.
-    if os.getppid() != agent:
-        os._exit(1)
+    zygote.die_with(agent)
     _leave_out_at_exit()
     try:
         birth = zygote.serve(theirs)
@@ -125,16 +122,10 @@ def open_nursery() -> Nursery | None:
 
 
 class ForkedProcess:
-    """Represents a child process with the part of `subprocess.Popen` that torch's agent uses.
+    """Represents a child process, which no other code may reap, with the part of `Popen` that torch's agent uses.
 
-    When the child has ended, the rest of its process group is killed before its pid can be reused.
-
-    Args:
-        pid: of the child. No other code may reap it.
-
-    Attributes:
-        returncode: exit code, or minus the signal's number. None while the child runs.
-        ended: end time on the monotonic clock. None while the child runs.
+    When the child has ended, the rest of its process group is killed before its pid can be reused. `ended` is the end
+    time on the monotonic clock. `ended` and `returncode` are None while the child runs.
     """
 
     def __init__(self, pid: int) -> None:
@@ -151,10 +142,9 @@ class ForkedProcess:
         if self.returncode is None and _readable(self._descriptor, 0):
             # `ended` must be set before `returncode` shows the end.
             self._watch.join()
-            # Kill the group before waitpid: until the leader is reaped, the kernel cannot give its pid to another
-            # process.
+            # Its descendants share the process group, and must not outlive the round. Killed before waitpid: until the
+            # leader is reaped, the kernel cannot give its pid to another process.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                # Its own descendants share the process group, and must not outlive the round.
                 os.killpg(self.pid, signal.SIGKILL)
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
             os.close(self._descriptor)
@@ -194,9 +184,3 @@ def _children() -> list[int]:
         with contextlib.suppress(FileNotFoundError):
             found += map(int, (task / "children").read_text().split())
     return found
-
-
-def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, int(value), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option})")

@@ -16,27 +16,18 @@ from edt_sdk.schemas.wire import link as wire
 
 
 class PlanLink:
-    """Holds the socket, a reader thread, and the newest announcements.
+    """Holds the socket, a reader thread, and the newest announcements."""
 
-    Args:
-        connection: a connected stream socket, owned by this object.
-    """
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+    def __init__(self, path: str) -> None:
+        """Connect to the supervisor's Unix socket at `path`."""
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._connection.connect(path)
         self._sending = threading.Lock()
         self._heard = threading.Condition()
         self._newest: wire.Round | None = None
         self._halted = 0
         self._gone = False
         threading.Thread(target=self._read, name="edt-link", daemon=True).start()
-
-    @classmethod
-    def connect(cls, path: str) -> PlanLink:
-        """Connect to the supervisor's Unix socket at `path`."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(path)
-        return cls(connection)
 
     def send(self, message: wire.FromAgent) -> None:
         """Pass a message to the kernel. It is dropped when the supervisor is gone, which the reader also detects."""

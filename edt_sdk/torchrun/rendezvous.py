@@ -27,8 +27,6 @@ from edt_sdk.schemas.wire.link import Began, Round, Stopped, WorkerHello
 from edt_sdk.torchrun.plan_link import PlanLink
 from edt_sdk.training.exchange.group import open_store
 
-BACKEND = "edt"
-
 
 class PlanRendezvous(RendezvousHandler):
     """Implements the rendezvous of an agent. Sends its hello when created.
@@ -50,8 +48,7 @@ class PlanRendezvous(RendezvousHandler):
         self._round = 0
         self._restarts = 0
         self._store: Store | None = None
-        # The store listens before the hello announces its port, so it exists before any process looks for it (decision
-        # 023).
+        # The store listens before the hello announces its port, so that every process finds it (decision 023).
         self._spare, self._port = open_store(interface)
         link.send(WorkerHello(worker=worker, pid=os.getpid(), host=interface, store_port=self._port))
 
@@ -114,7 +111,7 @@ class PlanRendezvous(RendezvousHandler):
 
     def get_backend(self) -> str:
         """Return the name for `--rdzv-backend`."""
-        return BACKEND
+        return "edt"
 
     def get_run_id(self) -> str:
         """Return the job's id."""
@@ -143,4 +140,4 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
         raise RendezvousStateError(
             "The rendezvous 'edt' works inside of a job only. Submit the script: edt submit --framework torchrun."
         )
-    return PlanRendezvous(PlanLink.connect(job.link), own.worker, own.interface, job.job_id, tells=True)
+    return PlanRendezvous(PlanLink(job.link), own.worker, own.interface, job.job_id, tells=True)

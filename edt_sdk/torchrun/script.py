@@ -35,7 +35,11 @@ def main() -> NoReturn:
     try:
         code = run()
     except SystemExit as ended:
-        code = _code_of(ended)
+        if ended.code is None or isinstance(ended.code, int):
+            code = (ended.code or 0) & 0xFF
+        else:
+            print(ended.code, file=sys.stderr)
+            code = 1
     leave(code)
 
 
@@ -46,7 +50,7 @@ def run() -> int:
         # A script that starts programs of its own must not pass our variables on.
         os.environ.pop(name, None)
     if command[:2] != [sys.executable, "-u"]:
-        return _execute(command)
+        return execute(command)
     try:
         if command[2] == "-m":
             _run_module(command[3], command[4:])
@@ -68,13 +72,6 @@ def leave(code: int) -> NoReturn:
             stream.flush()
     ctypes.CDLL(None).fflush(None)  # flushes the output of C libraries
     os._exit(code)
-
-
-def _code_of(ended: SystemExit) -> int:
-    if ended.code is None or isinstance(ended.code, int):
-        return (ended.code or 0) & 0xFF
-    print(ended.code, file=sys.stderr)
-    return 1
 
 
 def _run_script(script: str, args: Sequence[str]) -> None:
@@ -107,7 +104,8 @@ def _be_main(code: CodeType, file: str, spec: ModuleSpec | None) -> None:
     exec(code, module.__dict__)
 
 
-def _execute(command: Sequence[str]) -> int:
+def execute(command: Sequence[str]) -> int:
+    """Replace this process by a program. Returns an exit code where that is not possible."""
     try:
         os.execvp(command[0], list(command))
     except OSError as wrong:

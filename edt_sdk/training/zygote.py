@@ -168,7 +168,7 @@ def become(birth: Birth, path: Sequence[str]) -> None:
     for descriptor in birth.inherited:
         os.set_inheritable(descriptor, True)
     if birth.fork.bound:
-        _die_with(birth.fork.bound)
+        die_with(birth.fork.bound)
     os.umask(birth.fork.umask)
     os.chdir(birth.fork.directory)
     before = os.environ.get("PYTHONPATH", "")
@@ -184,7 +184,7 @@ def become(birth: Birth, path: Sequence[str]) -> None:
     _set_threads(os.environ)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Have the kernel kill this process when `parent`, which must be its parent, ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:

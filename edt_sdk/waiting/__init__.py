@@ -5,4 +5,4 @@ Never: changes of the job.
 Read first: `waiting.py`.
 """
 
-__all__ = ["terminal", "waiting", "watched"]
+__all__ = ["waiting"]

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -124,9 +124,9 @@ class ProgressLine:
     as errors are. It writes nothing when `EDT_NONINTERACTIVE` is set.
     """
 
-    def __init__(self, stream: IO[str] | None = None, *, after: float = PROGRESS_AFTER) -> None:
+    def __init__(self, *, after: float = PROGRESS_AFTER) -> None:
         notebook = in_notebook()
-        self._stream = stream or (sys.stdout if notebook else sys.stderr)
+        self._stream = sys.stdout if notebook else sys.stderr
         self._quiet = bool(os.environ.get(QUIET_VARIABLE))
         self._live = self._stream.isatty() or notebook
         self._from = time.monotonic() + after

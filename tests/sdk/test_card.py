@@ -5,9 +5,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from edt_sdk.display.card import html_card, jobs_table, sentence, short_line, text_card
-from edt_sdk.pictures.parts.boxes import progress_bar
-from edt_sdk.pictures.parts.embedded import image
-from edt_sdk.pictures.parts.sparkline import curve
+from edt_sdk.pictures.parts.card_pictures import curve, progress_bar
+from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
 
 PROGRESS = JobProgress(

@@ -63,7 +63,7 @@ def test_what_is_here_is_sent_and_what_is_there_is_named(client, folder, data_fs
     assert (named.mode, named.place) == ("reference", str(data_fs / "mnist"))
     assert [each.name for each in client.datasets()] == ["named", "sent"]
     assert "named  Any   reference  1" in repr(client.datasets())
-    assert "<td>named</td>" in client.datasets()._repr_html_()
+    assert ">named</td>" in client.datasets()._repr_html_()
     with pytest.raises(Conflict, match="'sent' already"):
         client.add_dataset("sent", folder / "data")
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from edt_sdk.formatting.local_zone import local_zone
+from edt_sdk.display.picture import local_zone
 from edt_sdk.formatting.number_words import clock, stamp
 
 

@@ -8,8 +8,7 @@ from base64 import b64decode
 import msgspec
 import pytest
 
-from edt_sdk.display.picture import Picture
-from edt_sdk.formatting.local_zone import local_zone
+from edt_sdk.display.picture import Picture, local_zone
 from edt_sdk.pictures.losses import Losses, draw_losses
 from edt_sdk.schemas.errors import InvalidRequest, NotFound, ServerUnreachable
 

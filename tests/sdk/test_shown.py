@@ -4,11 +4,10 @@ import re
 
 import pytest
 
-from edt_sdk.display.log_line import LogLine
-from edt_sdk.display.log_text import LogText
+from edt_sdk.display.log_text import LogLine, LogText
 from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
-from edt_sdk.formatting.html_table import facts, left_out, table
 from edt_sdk.formatting.number_words import size
+from edt_sdk.formatting.tables import html_table, left_out
 from edt_sdk.schemas.events import Event
 
 HARMLESS = {"div", "span", "b", "br", "code", "img", "table", "tr", "th", "td", "p", "pre", "details", "summary"}
@@ -109,6 +108,6 @@ def test_sizes(count, said):
 
 
 def test_a_table_says_when_it_is_empty_and_what_it_leaves_out():
-    assert table(("A",), [], empty="None <yet>.") == "<p>None &lt;yet&gt;.</p>"
-    assert facts([("A", ""), ("B", "")]) == ""
+    assert html_table(("A",), [], empty="None <yet>.") == "<p>None &lt;yet&gt;.</p>"
+    assert html_table(("A",), []) == ""
     assert left_out(3, 3) == ""

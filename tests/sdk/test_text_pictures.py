@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from edt_sdk.display import text_pictures as text
 from edt_sdk.display.readings import Metrics, Timeline
-from edt_sdk.formatting.text_bars import bar, blocks, levels, over_time
-from edt_sdk.formatting.text_chart import chart
+from edt_sdk.formatting.text_chart import bar, blocks, chart, levels, over_time
 from edt_sdk.schemas.job import JobProgress
 
 LOSSES = st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True)), max_size=60)

@@ -1,4 +1,8 @@
-from edt_sdk.display.timeline_table import timeline_table
+from edt_sdk.display.readings import Timeline
+
+
+def timeline_table(rows, names=None, **how):
+    return Timeline(capacity=4, rows=rows, names=names or {}).table(**how)
 
 
 def row(time, slots, free, text, settled=True):

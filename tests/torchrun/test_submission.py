@@ -9,8 +9,7 @@ import pytest
 from edt_sdk.cli import build_parser
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import JobSpec
-from edt_sdk.torchrun.command_line.command import asked
-from edt_sdk.torchrun.command_line.submission import start_of
+from edt_sdk.torchrun.command_line.submission import asked, start_of
 
 
 def said(words: str, behind: str | None = None) -> dict[str, Any]:

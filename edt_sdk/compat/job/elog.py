@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from types import TracebackType
 from typing import TextIO
 
 _FILE = "stdout"
@@ -17,13 +16,7 @@ _DIGITS = 5
 
 
 class ELog:
-    """Appends to a log file. Create it with `ELog.open()`, best as a context manager.
-
-    Attributes:
-        subId: as given.
-        f: the file.
-        trainingId: $TRAINING_ID, else $DLI_EXECID, else "".
-    """
+    """Appends to a log file. Create it with `ELog.open()`, best as a context manager."""
 
     def __init__(self, subId: str | None, f: TextIO) -> None:
         self.subId = subId
@@ -33,9 +26,7 @@ class ELog:
     @staticmethod
     def open(subId: str | None = None) -> ELog:
         """Open the log below $LOG_DIR, else $JOB_STATE_DIR/logs, else /tmp. `subId` names a sub-folder."""
-        folder = _log_folder()
-        if subId:
-            folder = os.path.join(folder, str(subId))
+        folder = os.path.join(_log_folder(), str(subId)) if subId else _log_folder()
         os.makedirs(folder, exist_ok=True)
         # Append mode: each record goes to the end of the file, also when several processes write.
         return ELog(subId, open(os.path.join(folder, _FILE), "a", encoding="utf-8"))
@@ -43,9 +34,7 @@ class ELog:
     def __enter__(self) -> ELog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def recordText(self, text: str) -> None:
@@ -56,24 +45,23 @@ class ELog:
         self, title: str, iteration: int, global_steps: int, loss: float, accuracy: float, worker: int = 0
     ) -> None:
         """Append the metrics of a finished batch. `worker` is accepted and not printed."""
-        now = time.time()
-        self._write(
-            now,
-            f"{title},\tTimestamp: {_milliseconds(now)},\tGlobal steps: {global_steps},\tIteration: {iteration},"
-            f"\tLoss: {_rounded(loss)},\tAccuracy: {_rounded(accuracy)}",
-        )
+        steps = f"\tGlobal steps: {global_steps},\tIteration: {iteration},"
+        self._metrics(title, steps, loss, accuracy)
 
     def recordTest(self, title: str, loss: float, accuracy: float, worker: int = 0) -> None:
         """Append the metrics of a validation. `worker` is accepted and not printed."""
-        now = time.time()
-        self._write(
-            now,
-            f"{title},\tTimestamp: {_milliseconds(now)},\tLoss: {_rounded(loss)},\tAccuracy: {_rounded(accuracy)}",
-        )
+        self._metrics(title, "", loss, accuracy)
 
     def close(self) -> None:
         """Close the file."""
         self.f.close()
+
+    def _metrics(self, title: str, steps: str, loss: float, accuracy: float) -> None:
+        now = time.time()
+        loss, accuracy = round(float(loss), _DIGITS), round(float(accuracy), _DIGITS)
+        # Rounded to the nearest millisecond, where EMetrics truncates. Both match WMLA.
+        stamp = round(now * 1000)
+        self._write(now, f"{title},\tTimestamp: {stamp},{steps}\tLoss: {loss},\tAccuracy: {accuracy}")
 
     def _write(self, now: float, text: str) -> None:
         self.f.write(time.strftime("[%Y-%m-%d %H:%M:%S] ", time.localtime(now)) + text + "\n")
@@ -81,17 +69,5 @@ class ELog:
 
 
 def _log_folder() -> str:
-    if os.environ.get("LOG_DIR"):
-        return os.environ["LOG_DIR"]
-    if os.environ.get("JOB_STATE_DIR"):
-        return os.path.join(os.environ["JOB_STATE_DIR"], "logs")
-    return "/tmp"
-
-
-def _milliseconds(seconds: float) -> int:
-    # Rounded to the nearest millisecond, where EMetrics truncates. Both match WMLA.
-    return round(seconds * 1000)
-
-
-def _rounded(value: float) -> float:
-    return round(float(value), _DIGITS)
+    state = os.environ.get("JOB_STATE_DIR")
+    return os.environ.get("LOG_DIR") or (os.path.join(state, "logs") if state else "/tmp")

@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, TextIO
 
 _FILE = "evaluation-metrics.txt"
@@ -23,9 +22,6 @@ class EMetrics:
     """Appends to a metrics file. Create it with `EMetrics.open()`, best as a context manager.
 
     Attributes:
-        subId: as given.
-        f: the file.
-        trainingId: $TRAINING_ID, else "".
         rIndex: 1, written into each record.
         test_history: test records of a sub-training, for its search.
     """
@@ -44,12 +40,9 @@ class EMetrics:
     def open(subId: str | None = None) -> EMetrics:
         """Open the metrics file below $LOG_DIR, else $JOB_STATE_DIR/logs, else /tmp.
 
-        Args:
-            subId: id of a sub-training in a hyper-parameter search. Names a sub-folder and is written into each record.
+        `subId`, the id of a sub-training in a hyper-parameter search, names a sub-folder and is in each record.
         """
-        folder = _log_folder()
-        if subId:
-            folder = os.path.join(folder, str(subId))
+        folder = os.path.join(_log_folder(), str(subId)) if subId else _log_folder()
         os.makedirs(folder, exist_ok=True)
         # Append mode: each record goes to the end of the file, also when several processes write.
         return EMetrics(subId, open(os.path.join(folder, _FILE), "a", encoding="utf-8"))
@@ -57,9 +50,7 @@ class EMetrics:
     def __enter__(self) -> EMetrics:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def record(self, group: str, iteration: int, values: Mapping[str, Any]) -> None:
@@ -69,8 +60,7 @@ class EMetrics:
             group: EMetrics.TEST_GROUP, EMetrics.TRAIN_GROUP or a name of your own.
             iteration: the step of these values.
             values: name → value. Python ints (including bools) and floats keep their type in the file, other values
-            become
-                text.
+                become text.
         """
         now = time.time()
         meta: dict[str, Any] = {"training_id": self.trainingId, "time": int(now * 1000), "rindex": self.rIndex}
@@ -101,11 +91,8 @@ class EMetrics:
 
 
 def _log_folder() -> str:
-    if os.environ.get("LOG_DIR"):
-        return os.environ["LOG_DIR"]
-    if os.environ.get("JOB_STATE_DIR"):
-        return os.path.join(os.environ["JOB_STATE_DIR"], "logs")
-    return "/tmp"
+    state = os.environ.get("JOB_STATE_DIR")
+    return os.environ.get("LOG_DIR") or (os.path.join(state, "logs") if state else "/tmp")
 
 
 def _typed(value: object) -> dict[str, Any]:

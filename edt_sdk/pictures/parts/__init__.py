@@ -5,17 +5,4 @@ Never: a whole picture, which is a file of `edt_sdk.pictures`.
 Read first: `look.py`, then `paper.py`.
 """
 
-__all__ = [
-    "boxes",
-    "colours",
-    "embedded",
-    "extremes",
-    "lettering",
-    "look",
-    "marks",
-    "panel",
-    "paper",
-    "scales",
-    "sparkline",
-    "time_axis",
-]
+__all__ = ["card_pictures", "colours", "extremes", "lettering", "look", "marks", "panel", "paper", "scales"]

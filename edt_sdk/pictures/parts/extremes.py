@@ -27,11 +27,7 @@ Each = TypeVar("Each")
 
 
 class Extremes(Generic[Point]):
-    """Keeps the extremes of points that arrive in order of their updates.
-
-    Args:
-        most: the largest number of intervals. Each keeps up to three points.
-    """
+    """Keeps the extremes of points that arrive in order of their updates: up to three in each of `most` intervals."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -127,12 +123,8 @@ def height(point: Value) -> float:
 def fewest(points: Sequence[Each], most: int, tall: Callable[[Each], float]) -> tuple[Each, ...]:
     """Return at most `most` (≥ 4) points: the first, the last, and the extremes of equally large groups.
 
-    No spike is lost: the largest and the smallest value of all are always among them.
-
-    Args:
-        points: the points in order.
-        most: how many points to keep.
-        tall: the value that points are compared by, such as `height`.
+    No spike is lost: the largest and the smallest value of all are always among them. `tall` gives the value that
+    points are compared by, such as `height`.
     """
     if len(points) <= most:
         return tuple(points)

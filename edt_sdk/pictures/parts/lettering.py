@@ -10,6 +10,7 @@ import math
 import re
 
 ELLIPSIS = "…"
+_MOST_LINES = 4
 # Characters that XML 1.0 does not allow.
 _UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NARROW = frozenset("ijl|!.,:;' ·")
@@ -45,17 +46,20 @@ def shortened(text: str, room: float, size: float) -> str:
     return ""
 
 
-def wrapped(text: str, room: float, size: float, most: int = 4) -> list[str]:
-    """Return `text` as at most `most` lines that fit. A line that is too long is shortened."""
+def wrapped(text: str, room: float, size: float) -> list[str]:
+    """Return `text` as at most four lines that fit. A line that is too long is shortened."""
     lines: list[str] = []
     for word in clean(text).split():
-        if lines and width_of(f"{lines[-1]} {word}", size) <= room:
+        if lines and (len(lines) == _MOST_LINES or width_of(f"{lines[-1]} {word}", size) <= room):
             lines[-1] += f" {word}"
-        elif len(lines) < most:
-            lines.append(word)
         else:
-            lines[-1] += f" {word}"
+            lines.append(word)
     return [line for line in (shortened(line, room, size) for line in lines) if line]
+
+
+def counted_workers(count: int) -> str:
+    """Return "1 worker", "2 workers"."""
+    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 def _em(letter: str) -> float:

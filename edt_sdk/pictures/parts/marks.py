@@ -9,6 +9,7 @@ from edt_sdk.pictures.parts.look import Ink
 from edt_sdk.pictures.parts.paper import moved, told
 
 MOST_MARKS = 60
+_APART = 7  # pixels
 # The most important kind first, with the words that the legend uses.
 KINDS = {
     "failure": "failure",
@@ -22,13 +23,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened.
-
-    Attributes:
-        at: where on the x axis.
-        kind: one of `KINDS`.
-        text: what happened and why, for the tooltip.
-    """
+    """Something that happened at `at` on the x axis: its kind, one of `KINDS`, and what and why for the tooltip."""
 
     at: float
     kind: str
@@ -59,8 +54,8 @@ def entries(marks: Sequence[Mark], ink: Ink, counted: str) -> list[tuple[str, st
     return [(glyph(kind, ink), name) for kind, name in names.items() if kind in present]
 
 
-def gathered(marks: Sequence[Mark], place: Callable[[float], float], *, apart: float = 7) -> list[Mark]:
-    """Return at most `MOST_MARKS` marks. Two of a kind are at least `apart` pixels apart.
+def gathered(marks: Sequence[Mark], place: Callable[[float], float]) -> list[Mark]:
+    """Return at most `MOST_MARKS` marks. Two of a kind are at least `_APART` pixels apart.
 
     The tooltip of a drawn mark lists the marks that are too near to be drawn, and counts them when there are many.
     """
@@ -71,7 +66,7 @@ def gathered(marks: Sequence[Mark], place: Callable[[float], float], *, apart: f
         before = last.get(mark.kind)
         # Measured from the drawn mark and not from the last one that joined it. A long chain of close marks would
         # otherwise become a single mark.
-        if before is not None and x - before[0] < apart:
+        if before is not None and x - before[0] < _APART:
             groups[before[1]][1].append(mark.text)
             continue
         last[mark.kind] = (x, len(groups))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 from xml.sax.saxutils import quoteattr
@@ -49,6 +50,22 @@ def document(
     )
 
 
+def image(svg: str, says: str) -> str:
+    """Return an `<img>` of `svg` with `says` as its text, "" for an empty `svg`. Notebooks strip inline `<svg>`."""
+    if not svg:
+        return ""
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(says, quote=True)}"/>'
+
+
+def hatch(name: str) -> str:
+    """Return the definition of a pattern of white stripes, `url(#name)`."""
+    return (
+        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        '<rect width="2.5" height="6" fill="#fff" opacity="0.6"/></pattern>'
+    )
+
+
 def tag(name: str, content: str = "", /, **attributes: str | float | None) -> str:
     """Return an element. `stroke_width` means stroke-width, numbers are coordinates, None is left out."""
     # A tenth of a pixel is exact enough, and short numbers keep a picture small (028).
@@ -86,9 +103,9 @@ def told(element: str, title: str) -> str:
     return f"<g><title>{escape(clean(title))}</title>{element}</g>"
 
 
-def notice(look: Look, sentence: str, *, height: int = 96) -> str:
+def notice(look: Look, sentence: str) -> str:
     """Draw a sentence in a frame, for a picture that has nothing to show."""
-    ink = look.ink
+    ink, height = look.ink, 96
     lines = wrapped(sentence, look.width - 32, SIZE)
     first = height / 2 - 8 * (len(lines) - 1) + 4
     box = {"x": 0.5, "y": 0.5, "width": look.width - 1, "height": height - 1}
@@ -101,13 +118,9 @@ def notice(look: Look, sentence: str, *, height: int = 96) -> str:
 
 
 def legend(look: Look, left: float, top: float, entries: Sequence[tuple[str, str]]) -> tuple[list[str], float]:
-    """Draw legend entries in rows. Returns the elements and their height.
+    """Draw legend entries in rows that start at `left`. Returns the elements and their height.
 
-    Args:
-        look: width and theme.
-        left: the x of each row.
-        top: the y of the first row.
-        entries: pairs of a swatch, drawn around 0, 0 within 7 pixels, and its name.
+    An entry is a swatch, drawn around 0, 0 within 7 pixels, and its name.
     """
     parts: list[str] = []
     x, row = left, 0

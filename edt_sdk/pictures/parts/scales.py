@@ -12,6 +12,7 @@ from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import SMALL, line, words
 
 _MOST = 1e150  # beyond it differences overflow
+_LAST = 2.5e11  # the largest seconds since the epoch that a date can be computed for
 _SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 _DAY = 86400.0
 _DAYS = (1, 2, 7, 14, 28, 91, 182, 364)
@@ -43,18 +44,19 @@ class Frame:
 
     def x(self, value: float) -> float:
         """Return the pixel of a value, at the edge for a value outside."""
-        return self.left + _share(value, self.x0, self.x1) * (self.right - self.left)
+        return self.left + share(value, self.x0, self.x1) * (self.right - self.left)
 
     def y(self, value: float) -> float:
         """Return the pixel of a value on the y axis."""
         if self.log:
             # Without the lower limit a loss of 0 would have no logarithm.
-            share = _share(math.log(max(value, self.y0)), math.log(self.y0), math.log(self.y1))
-            return self.bottom - share * (self.bottom - self.top)
-        return self.bottom - _share(value, self.y0, self.y1) * (self.bottom - self.top)
+            at = share(math.log(max(value, self.y0)), math.log(self.y0), math.log(self.y1))
+            return self.bottom - at * (self.bottom - self.top)
+        return self.bottom - share(value, self.y0, self.y1) * (self.bottom - self.top)
 
 
-def _share(value: float, low: float, high: float) -> float:
+def share(value: float, low: float = 0.0, high: float = 1.0) -> float:
+    """Return where a value lies from `low` (0) to `high` (1). NaN lies at `low`."""
     return min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.0
 
 
@@ -71,6 +73,11 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     step = next(base * power for base in (1, 2, 5, 10) if least <= base * power * (1 + 1e-9))
     # Multiples and not a running sum, in which rounding errors would add up.
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def whole_ticks(most: float, about: int) -> list[tuple[float, str]]:
+    """Return whole round numbers from 0 to `most` with their labels."""
+    return [(value, f"{value:g}") for value in ticks(0, most, about) if value == int(value)]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -205,3 +212,14 @@ def x_axis(frame: Frame, look: Look, values: Sequence[tuple[float, str]], title:
     if title:
         parts.append(words(frame.right, y + 16, title, ink.soft, anchor="end"))
     return parts
+
+
+def time_axis(frame: Frame, look: Look, *, clock: bool) -> list[str]:
+    """Draw an x axis of times. With `clock` x is seconds since the epoch, and the title names the time zone."""
+    wide = frame.right - frame.left
+    if clock and frame.x0 >= 0 and frame.x1 < _LAST:
+        values = clock_ticks(frame.x0, frame.x1, max(3, int(wide // 68)), look.zone)
+        return x_axis(frame, look, values, clock_title(frame.x1, look.zone, wide / 4))
+    scale, unit = unit_of(frame.x1 - frame.x0)
+    rounded = ticks(0, max((frame.x1 - frame.x0) / scale, 1e-9), max(3, int(wide // 70)))
+    return x_axis(frame, look, [(frame.x0 + value * scale, f"{value:.4g} {unit}") for value in rounded], "")

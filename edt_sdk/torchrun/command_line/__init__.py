@@ -5,4 +5,4 @@ Never: torch. A client and the server import this room.
 Read first: `options.py`, then `submission.py`.
 """
 
-__all__ = ["command", "options", "submission"]
+__all__ = ["options", "submission"]

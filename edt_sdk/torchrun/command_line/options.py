@@ -69,10 +69,7 @@ class TorchrunCommand:
     def fields(self, *, max_workers: int = 1, min_workers: int = 1, slots_per_unit: int = 1) -> dict[str, Any]:
         """Return the resulting fields of `JobSpec`: `torchrun`, and the numbers of workers in slots.
 
-        Args:
-            max_workers: used without `--nnodes`.
-            min_workers: likewise.
-            slots_per_unit: used without `--nproc-per-node`.
+        The arguments are used where the command line does not name them.
         """
         unit = slots_per_unit if self.per_node is None else self.per_node
         if self.nodes is not None:
@@ -80,12 +77,8 @@ class TorchrunCommand:
         else:
             # A caller that sets nothing passes 1. A job needs at least one whole node.
             max_workers = max(max_workers, unit)
-        return {
-            "max_workers": max_workers,
-            "min_workers": min_workers,
-            "slots_per_unit": unit,
-            "torchrun": self.options,
-        }
+        sizes = {"max_workers": max_workers, "min_workers": min_workers, "slots_per_unit": unit}
+        return {**sizes, "torchrun": self.options}
 
 
 def parse(words: Sequence[str] | str) -> TorchrunCommand:
@@ -110,13 +103,7 @@ def parse(words: Sequence[str] | str) -> TorchrunCommand:
     said: list[str] = []
     per_node = None if found.nproc_per_node is None else _per_node(found.nproc_per_node, said)
     options = TorchrunOptions(
-        module=found.module,
-        no_python=found.no_python,
-        max_restarts=found.max_restarts,
-        monitor_interval=found.monitor_interval,
-        role=found.role,
-        shutdown_timeout=found.shutdown_timeout,
-        virtual_local_rank=found.virtual_local_rank,
+        **{name: value for name, value in vars(found).items() if name in TorchrunOptions.__struct_fields__},
         local_rank_argument=found.edt_launch and not found.use_env,
         said=tuple([*said, *_said(found)]),
     ).check()

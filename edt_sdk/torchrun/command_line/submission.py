@@ -1,7 +1,11 @@
-"""Determine how a submission's script is started, for `Client.submit`. Only torchrun has options of its own."""
+"""Determine how a submission's script is started: from a command line, and for `Client.submit`.
+
+Only torchrun has options of its own.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,3 +69,33 @@ def start_of(
     elsewhere = command.options.module or command.options.no_python
     named = script if elsewhere and script else ""
     return Start(None if named else script, named, (*command.args, *words), command.fields(**sizes))
+
+
+def asked(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `Client.submit` for the command line of any framework.
+
+    For torchrun, everything after `--` is its command line: `edt submit --framework torchrun -- OPTIONS [SCRIPT] …`.
+    SOURCE may be left out. The default is the script, or the current folder for a module or a program.
+
+    Raises:
+        InvalidRequest: no source is named.
+        Unprocessable: an option that torchrun does not have, or an invalid value.
+    """
+    source, main, words = arguments.source, arguments.main, list(arguments.args)
+    if arguments.framework != Framework.TORCHRUN:
+        if source is None:
+            raise InvalidRequest("Nothing to submit is named.", hint="Name a folder, a .py or an .ipynb file.")
+        return {"source": source, "main": main, "args": words}
+    from edt_sdk.torchrun.command_line.options import parse
+
+    command = parse(words)
+    # The script and its arguments are the last words, so everything before them is torchrun's.
+    options = words[: len(words) - len(command.args) - 1] if command.script else words
+    started = {"args": command.args, "torchrun": options}
+    if command.options.module or command.options.no_python:
+        return {"source": source or ".", "main": command.script or main, **started}
+    if source is None and not command.script:
+        raise InvalidRequest(
+            "Nothing to submit is named.", hint="Name a folder or a script, such as: edt submit train.py …"
+        )
+    return {"source": source or command.script, "main": (command.script if source else None) or main, **started}

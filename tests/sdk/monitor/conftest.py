@@ -44,7 +44,7 @@ def monitor(training, client):
 
 @pytest.fixture
 def overview(training, client):
-    made = opened(ClientMonitor(client))
+    made = opened(ClientMonitor(client.connection))
     asked(training)
     yield made
     made._relay.close()

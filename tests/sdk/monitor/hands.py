@@ -5,8 +5,8 @@ from __future__ import annotations
 import queue
 
 from edt_sdk.http.connection import watching
+from edt_sdk.monitor.kernel import make_widget
 from edt_sdk.monitor.relay import WidgetRelay
-from edt_sdk.monitor.widget import make_widget
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" aria-label="It goes down &amp; down."></svg>'
 PICTURES = ("loss", "allocation", "efficiency", "spark")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from edt_sdk.pictures.parts.embedded import image
 from edt_sdk.pictures.parts.look import Look
+from edt_sdk.pictures.parts.paper import image
 from tests.sdk.pictures.samples import PICTURES
 
 GROUNDS = (("auto", "#fff"), ("auto", "#111"), ("light", "#fff"), ("dark", "#111"))

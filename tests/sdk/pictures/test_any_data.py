@@ -15,10 +15,9 @@ from edt_sdk.pictures.comparison import Compared, Comparison, draw_comparison
 from edt_sdk.pictures.curves import Loss
 from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed, draw_efficiency
 from edt_sdk.pictures.losses import Losses, draw_losses
-from edt_sdk.pictures.parts.boxes import progress_bar
+from edt_sdk.pictures.parts.card_pictures import curve, progress_bar
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.marks import KINDS, Mark
-from edt_sdk.pictures.parts.sparkline import curve
 from edt_sdk.pictures.shares import GroupShare, Shares, draw_shares
 from edt_sdk.pictures.slots_map import STATES, SlotCell, SlotsMap, draw_slots
 from edt_sdk.pictures.spark import Spark, draw_spark
