@@ -164,17 +164,6 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def is_dense(tensor: Tensor) -> bool:
-    """Return whether a tensor fills its memory without gaps and overlaps, in any order of dimensions."""
-    # A dimension of size 1 may have any stride, so it shows nothing about gaps.
-    expected = 1
-    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
 def memory_of(tensor: Tensor) -> Tensor:
     """Return a dense tensor's memory as bytes: uint8 [numel × itemsize], without a copy."""
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)

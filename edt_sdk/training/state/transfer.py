@@ -17,9 +17,10 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from edt_sdk.training.exchange.layout import is_dense
 from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.state.foreign_memory import MemoryLocation, MemoryReader, SharedTensors
-from edt_sdk.training.state.state import State, is_dense, memory_of, own_tensors
+from edt_sdk.training.state.state import State, memory_of, own_tensors
 
 # Bytes in a transfer: small enough that reading from one socket and writing to another overlap.
 _CHUNK = 8 << 20
