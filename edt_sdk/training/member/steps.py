@@ -21,9 +21,9 @@ from edt_sdk.training.records.lines import LastUpdate
 from edt_sdk.training.sampling.order import TestStep, TrainStep
 from edt_sdk.training.sampling.schedule import EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
 from edt_sdk.training.state import previous_version as former
-from edt_sdk.training.update.model_facade import ModelFacade
 from edt_sdk.training.update.totals import Totals, accuracy
 from edt_sdk.training.update.update import Committed
+from edt_sdk.training.update.user_functions import ModelFacade
 from edt_sdk.training.user import custom_test
 from edt_sdk.training.user.payload import Training
 from edt_sdk.training.validation.tally import portable, received
