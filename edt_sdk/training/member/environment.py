@@ -52,15 +52,7 @@ class Environment:
 class TrainingParts:
     """Holds everything that one worker needs for one training.
 
-    Attributes:
-        training: from the payload. The engine uses its model and its optimizer.
-        seed: the job's.
-        data: samples and their order.
-        engine: computes and commits.
-        endpoint: this worker's.
-        environment: what it reads from and writes to.
-        heartbeat: wraps the loader of `data`.
-        validation_pass: counts outputs in a validation job. None in a training.
+    The engine uses the model and the optimizer of `training`. `validation_pass` is None unless the job is a validation.
     """
 
     training: Training

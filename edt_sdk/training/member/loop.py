@@ -11,7 +11,7 @@ members below the highest position receive the state of a member that has reache
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from torch import nn
@@ -37,11 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Run one worker's part in one training.
-
-    Args:
-        parts: what the training consists of.
-    """
+    """Runs one worker's part in one training."""
 
     def __init__(self, parts: TrainingParts) -> None:
         self._training = parts.training
@@ -50,8 +46,8 @@ class Loop:
         self._endpoint = parts.endpoint
         self._environment = parts.environment
         self._heartbeat = parts.heartbeat
-        self._shards = len(parts.training.options.shards)
-        self._next_group = NextGroup(parts.endpoint.worker, self._membership, parts.engine.meet, parts.engine.expect)
+        make = partial(GroupMembership, parts.endpoint, len(parts.training.options.shards))
+        self._next_group = NextGroup(parts.endpoint.worker, make, parts.engine.meet, parts.engine.expect)
         self._steps = Steps(parts)
         self._current = self._steps.current
         self._member: GroupMembership | None = None
@@ -65,11 +61,7 @@ class Loop:
     def run(self, first: Generation) -> int:
         """Train from the first generation of this worker until the end, or until it is no longer a member.
 
-        Returns:
-            The exit code: 0, or 1 when the supervisor is gone.
-
-        Raises:
-            Exception: what the user's code raised.
+        Return the exit code: 0, or 1 when the supervisor is gone. What the user's code raises passes through.
         """
         link = self._environment.link
         link.become_member()
@@ -89,10 +81,7 @@ class Loop:
     # --- from generation to generation --------------------------------------------------------------------------------
 
     def _train_in(self, generation: Generation) -> Generation | None:
-        """Train as a member of a generation.
-
-        Return the next generation, None when this worker is not a member there.
-        """
+        """Train as a member of a generation. Return the next one, None when this worker is not a member there."""
         lost = ""
         try:
             return self._run_steps(generation)
@@ -146,7 +135,7 @@ class Loop:
         # Positions decide in every case, so a survivor that is one step behind needs no path of its own (decision 010).
         self._move_state()
         self._heartbeat.updates = self._current.updates
-        self._data.loader.plan(self._steps.agenda.keys(self._current.cursor, self._now.block, self._now.rank))
+        self._data.loader.plan(self._steps.keys(self._now))
         # Report only now: the supervisor may announce the next generation once all members have joined (decision 002).
         link.send(Joined(worker=self._endpoint.worker, generation=generation.number, update=self._current.updates))
         self._become_writer()
@@ -157,14 +146,8 @@ class Loop:
             # Last of all: a peer may still be on its way out of its last transfer in the former group.
             former.close()
 
-    def _membership(self, generation: Generation, waiting: Callable[[], None]) -> GroupMembership:
-        return GroupMembership(generation, self._endpoint, self._shards, waiting)
-
     def _switch(self, number: int) -> Generation | None:
-        """Return generation `number`, which all members know after this step.
-
-        Return None when this worker is no member there.
-        """
+        """Return generation `number`, which all members know after this step, None when this worker is not in it."""
         after = None if number == SUPERVISOR_GONE else self._environment.link.generation(number)
         if number != SUPERVISOR_GONE and after is None:
             # The supervisor died after it had announced the generation to others only. They have left this group, so no
@@ -236,7 +219,7 @@ class Loop:
             lines.repair(environment.recorder, self._current.updates, self._current.last, self._current.last_test)
             self._write_missing_epochs()
             self._writing = True
-        self._steps.progress.report(self._current.cursor, self._current.train, self._current.test)
+        self._steps.progress.report(self._current)
 
     def _write_missing_epochs(self) -> None:
         """Write the files of epochs that the last rank 0 did not finish.
@@ -271,7 +254,7 @@ class Loop:
 
     def _move_state(self) -> None:
         now = self._now
-        transfers = handover(now.positions(self._current.position if self._has_state else NO_STATE))
+        transfers = handover(now.gathered(self._current.position if self._has_state else NO_STATE))
         source = transfers.takes.get(now.rank)
         if source is not None:
             # From the first byte on: half a state in the model must not be taken for the initial one.
@@ -316,7 +299,7 @@ class Loop:
             if environment.export is not None:
                 self._export(environment.export)
             self._steps.conclude()
-            self._steps.progress.report(self._current.cursor, self._current.train, self._current.test)
+            self._steps.progress.report(self._current)
             # `final` has removed what a resume needs, but no process has received the report. The next attempt resumes
             # from here.
             if environment.link.pending == SUPERVISOR_GONE:
