@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,7 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp\Z")
 
 
 def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Replace `path` atomically with what the callback `fill` writes. Make its folder when missing.
-
-    An error leaves the old file.
-    """
+    """Replace `path` atomically with what `fill` writes. Make its folder. An error leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -45,7 +43,7 @@ def link(path: Path, source: Path) -> None:
         os.link(source, temporary)
     except OSError:
         with source.open("rb") as file:
-            write(path, lambda target: _copy(file, target))
+            write(path, lambda target: shutil.copyfileobj(file, target))
         return
     os.replace(temporary, path)
     # rename() does nothing where both names are the same file already, so the temporary name may still be there.
@@ -68,11 +66,6 @@ def sweep(folder: Path) -> None:
         for path in folder.iterdir():
             if _TEMPORARY.match(path.name):
                 path.unlink(missing_ok=True)
-
-
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
-    while piece := source.read(1 << 20):
-        target.write(piece)
 
 
 def _umask() -> int:

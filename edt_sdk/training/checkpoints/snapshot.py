@@ -15,15 +15,11 @@ from edt_sdk.training.state.state import State
 
 
 class StateCopy:
-    """Holds the memory of a state.
-
-    Attributes:
-        state: the copy, on the CPU. Empty before the first `take`.
-    """
+    """Holds a copy of a state on the CPU, empty before the first `take`, and the copies by the memory they were of."""
 
     def __init__(self) -> None:
         self.state = State({}, b"", [])
-        self._places: list[tuple[checkpoint.Key, Tensor]] = []
+        self.copies: checkpoint.Memo = {}
 
     @torch.no_grad()
     def take(self, state: State) -> None:
@@ -37,12 +33,7 @@ class StateCopy:
         self.state = State(own, state.rest, tensors)
         originals = (*state.own.values(), *state.tensors)
         copies = (*own.values(), *tensors)
-        self._places = [(checkpoint.key(a), b) for a, b in zip(originals, copies, strict=True)]
-
-    @property
-    def copies(self) -> checkpoint.Memo:
-        """Return the copies by the memory they were taken from."""
-        return dict(self._places)
+        self.copies = {checkpoint.key(a): b for a, b in zip(originals, copies, strict=True)}
 
 
 def _copy(tensor: Tensor, memory: Tensor | None) -> Tensor:

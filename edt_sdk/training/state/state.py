@@ -41,10 +41,7 @@ class State:
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -> State:
     """Return the current state. Its memory is shared with the model and not copied, so use it before the next step.
 
-    Args:
-        model: the module that is trained.
-        optimizer: its optimizer.
-        extra: further data for the receiver: plain data, and the user's objects that cloudpickle can pickle.
+    `extra` is for the receiver: plain data, and the user's objects that cloudpickle can pickle.
     """
     # By index, because a parameter is another object in another process.
     index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}

@@ -99,15 +99,10 @@ def send(peers: Peers, takers: Sequence[int], state: State) -> None:
 
 
 def receive(peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool) -> State:
-    """Return the state that member `src` sends.
+    """Return the state that member `src` sends. Tensors that are not on the CPU there get to `device`.
 
-    Args:
-        peers: the group.
-        src: a rank.
-        model: the module that the state is for.
-        device: of tensors that are not on the CPU at the sender.
-        staged: everything arrives in new memory, and the model stays as it is until `restore`. Otherwise parameters and
-            buffers arrive in the model's own memory where they fit, and the model is unusable if this fails halfway.
+    `staged`: everything arrives in new memory, and the model stays as it is until `restore`. Otherwise parameters and
+    buffers arrive in the model's own memory where they fit, and the model is unusable if this fails halfway.
     """
     arriving = _Arriving(_receive_head(peers, src), model, device, staged=staged, space=[])
     _receive_large(peers, src, arriving)
@@ -118,9 +113,6 @@ def give(peers: Peers, takers: Sequence[int], state: State) -> None:
     """Send a state to members that call `take`, which may read the tensors in this process's memory instead.
 
     The tensors must not change before this returns.
-
-    Raises:
-        RuntimeError: a member is gone.
     """
     tensors = _tensors(state)
     large = _large(tensors)
@@ -141,18 +133,9 @@ def give(peers: Peers, takers: Sequence[int], state: State) -> None:
 def take(
     peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool, space: list[Tensor] | None = None
 ) -> State:
-    """Return the state that member `src` gives.
+    """Return the state that member `src` gives, as `receive` does. RuntimeError or PeerLost when the giver is gone.
 
-    Args:
-        peers: as for `receive`, like the next two and `staged`.
-        src: a rank.
-        model: that the state is for.
-        device: of tensors that are not on the CPU at the giver.
-        staged: leave the model as it is.
-        space: tensors that may become part of the optimizer's state instead of new ones.
-
-    Raises:
-        RuntimeError, PeerLost: the giver is gone.
+    The tensors in `space` may become part of the optimizer's state instead of new ones.
     """
     head = _receive_head(peers, src)
     arriving = _Arriving(head, model, device, staged=staged, space=space or [])
@@ -173,12 +156,7 @@ def take(
 
 
 class _Arriving:
-    """Holds an arriving state: its tensors, of which the small ones are already filled.
-
-    Attributes:
-        large: memory of the other tensors, in the order in which it is sent.
-        state: the state that arrives.
-    """
+    """Holds an arriving state. Its small tensors are already filled, `large` is the memory of the others in order."""
 
     def __init__(
         self, head: _Head, model: nn.Module, device: torch.device, *, staged: bool, space: list[Tensor]
