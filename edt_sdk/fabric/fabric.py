@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.wire.context import worker_context
 from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
-from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.training.calls import session
 from edt_sdk.training.calls import validation_call as validation_call
 from edt_sdk.training.checkpoints import model_files as checkpoint
@@ -296,7 +296,10 @@ class FabricModel:
         training = own.trainings
         self._request(own, training, options)
         self._wait(own, training, options)
-        _load_trained(own.job.paths, training, self.model)
+        # A later training may have replaced the file with WMLA's name.
+        paths = own.job.paths
+        final = paths.final(training)
+        checkpoint.load(final if final.exists() else paths.train_dir / "model_epoch_final.pth", self.model)
         validation_call.tell(own)
 
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
@@ -312,23 +315,9 @@ class FabricModel:
 
     def _training(self, options: TrainOptions) -> Training:
         """Return what the workers get: everything except the driver's loggers."""
-        given = self._given
-        return Training(
-            model=self.model,
-            datasets_function=given["datasets_function"],
-            loss_function=given["loss_function"],
-            optimizer=self.optimizer,
-            options=options,
-            callbacks=_as_tuple(given["user_callback"]),
-            fn_step_train=given["fn_step_train"],
-            fn_test=given["fn_test"],
-            fn_batch_collate=given["fn_batch_collate"],
-            metrics=_as_tuple(given["metrics"]),
-            worker_logger=given["worker_logger"],
-            worker_logger_callback=given["worker_logger_callback"],
-            lr_scheduler=given["lr_scheduler"],
-            save_to_onnx=given["save_to_onnx"],
-        )
+        given = {field.name: self._given[field.name] for field in fields(Training) if field.name in self._given}
+        given |= {"model": self.model, "optimizer": self.optimizer, "metrics": _as_tuple(self._given["metrics"])}
+        return Training(options=options, callbacks=_as_tuple(self._given["user_callback"]), **given)
 
     def _wait(self, own: session.Session, training: int, options: TrainOptions) -> None:
         loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
@@ -362,15 +351,6 @@ class FabricModel:
         workers = scale.begin(epoch)
         if workers is not None:
             own.link.send(Scaled(training=training, workers=workers))
-
-
-def _load_trained(paths: JobPaths, training: int, model: nn.Module) -> None:
-    """Load the final weights of this training. A later training may have replaced the file with WMLA's name."""
-    own = paths.final(training)
-    if own.exists():
-        model.load_state_dict(torch.load(own, map_location="cpu", weights_only=True))
-    else:
-        checkpoint.load_final(paths.train_dir, model)
 
 
 def _as_tuple(given: Any) -> tuple[Any, ...]:

@@ -100,31 +100,23 @@ def work(worker: _Worker) -> int:
         loop = Loop(TrainingParts(training, job.seed, data, engine, endpoint, around, heartbeat, examined))
         # A rehearsal computes a training shard, which a validation never does.
         if begin.rehearse and examined is None:
-            rehearse(engine, data)
+            # An error in it is reported when the shard is really computed.
+            with contextlib.suppress(Exception):
+                engine.rehearse(data.loader)
         # Report ready after all slow work: until then the other members train on (decision 002).
         link.send(WorkerReady(worker=own.worker, training=begin.training))
         return loop.run(link.wait_generation(own.worker))
 
 
-def rehearse(engine: UpdateEngine, data: Data) -> None:
-    """Compute a shard in advance, to warm up. An error in it is reported when the shard is really computed."""
-    with contextlib.suppress(Exception):
-        engine.rehearse(data.loader)
-
-
 def environment_of(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Environment:
     """Return the files and the link of this training."""
     number, paths = begin.training, job.paths
+    memory = Path(job.memory_dir) if job.memory_dir else None
     return Environment(
         number=number,
         link=link,
         recorder=Recorder(paths.commits(number), paths.metrics(number), discarded=paths.discarded(number)),
-        keeper=Keeper(
-            paths,
-            number,
-            memory=Path(job.memory_dir) if job.memory_dir else None,
-            interval=job.checkpoint_interval,
-        ),
+        keeper=Keeper(paths, number, memory=memory, interval=job.checkpoint_interval),
         loggers=WorkerLoggers(worker, training.worker_logger, training.worker_logger_callback),
         payload=Path(begin.payload),
         # Only a job's first training starts from them. The next one goes on with the weights of its script.

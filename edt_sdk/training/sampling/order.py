@@ -117,15 +117,11 @@ class Order:
             )
         self.samples = samples
         self.sizes = sizes
+        self.number_of_shards = len(sizes)
         self.seed = seed
         self.epochs = _at_least_one(epochs, "epoch_number", "It is the number of passes over the data.")
         self._steps = _Steps(samples, sizes, micro_batch)
         self._permutations: dict[int, Permutation] = {}
-
-    @property
-    def number_of_shards(self) -> int:
-        """Return V."""
-        return len(self.sizes)
 
     @property
     def updates_per_epoch(self) -> int:
@@ -179,23 +175,14 @@ class TestOrder:
     The steps are cut exactly like an epoch of training. A single sample also joins the micro-batch before it. Otherwise
     a model that squeezes away a batch dimension of size 1 would fail in validation alone.
 
-    Args:
-        samples: length of the test data set. 0 is allowed and means no steps.
-        sizes: as for `Order`.
-        micro_batch: as for `Order`.
+    Arguments as for `Order`. The test data set may be empty, which means no steps.
     """
 
     __test__: ClassVar[bool] = False  # pytest must not collect this class
 
     def __init__(self, samples: int, sizes: tuple[int, ...], micro_batch: int) -> None:
         self.samples = samples
-        self.sizes = sizes
         self._steps = _Steps(samples, sizes, micro_batch)
-
-    @property
-    def number_of_shards(self) -> int:
-        """Return V."""
-        return len(self.sizes)
 
     @property
     def steps(self) -> int:
