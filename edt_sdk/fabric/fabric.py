@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from edt_sdk.fabric.checks import check_callable, check_lr_scheduler, check_model, check_optimizer, one_of, whole
-from edt_sdk.fabric.hardware_spec import most_workers
+from edt_sdk.fabric import checks
+from edt_sdk.fabric.checks import check_callable, one_of, whole
 from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.wire.context import worker_context
 from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
-from edt_sdk.training.calls import session
-from edt_sdk.training.calls import validation_call as validation_call
+from edt_sdk.training.calls import session, validation_call
 from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.member import model_zip, onnx_export
 from edt_sdk.training.records.recorder import MetricsFollower, epoch_behind
@@ -103,9 +102,9 @@ class FabricModel:
         clip_grad_norm: float | None = None,
         lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
     ) -> None:
-        check_model(model)
-        check_optimizer(optimizer, model)
-        check_lr_scheduler(lr_scheduler, optimizer)
+        checks.check_model(model)
+        checks.check_optimizer(optimizer, model)
+        checks.check_lr_scheduler(lr_scheduler, optimizer)
         check_callable("datasets_function", datasets_function, "Define a function that returns (train, test).")
         check_callable("loss_function", loss_function, "Give a function such as torch.nn.functional.cross_entropy.")
         optional = {"fn_step_train": fn_step_train, "fn_test": fn_test, "fn_batch_collate": fn_batch_collate}
@@ -204,7 +203,7 @@ class FabricModel:
         own = session.current()
         _tell_unused(worker_memory=worker_memory, driver_memory=driver_memory)
         # Computed in a driver too, where it has no effect, so that an invalid value fails in both places alike.
-        limit = most_workers(
+        limit = checks.most_workers(
             engines_number=engines_number,
             hardware_spec=hardware_spec,
             worker_num=worker_num,
@@ -309,7 +308,7 @@ class FabricModel:
         if not path.exists():
             payload.write(path, payload.pack(wanted, own.folders_of_code()))
         own.trainings += 1
-        epochs = validation_call.epochs(own, options.epochs)
+        epochs = options.epochs if own.job.validates is None else 0
         # Sent even if the training exists already: that is how a restarted driver attaches to it.
         own.link.send(TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=epochs))
 
