@@ -68,12 +68,9 @@ class Report(Summary):
 
 
 class Header:
-    """Defines the shape of the records for a kind of step.
+    """Defines the shape of the records for a kind of step: the names of the metrics, and sizes of the layout.
 
-    Args:
-        metrics: their names.
-        parameters, floats, others: how many of each the layout has. 0 in a validation.
-        small: bytes of small buffers.
+    A validation has none of these sizes. `small` are the bytes of small buffers.
     """
 
     def __init__(

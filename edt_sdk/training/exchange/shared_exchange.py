@@ -190,11 +190,13 @@ class SharedExchange:
         nodes, vectors = self._summands()
         for (section, span), result in zip(neighbours.spans, neighbours.result, strict=True):
             ours = _slice_of(span, group.rank, group.world)
-            scratch = _Scratch(result)
+            length = CHUNK // result.element_size()
+            # For intermediate sums. Each sum begins with a leaf of its own, so there are fewer sums than leaves.
+            memory = [result.new_empty(length) for _ in vectors]
             # Chunk by chunk over all summands: each chunk of each vector is read once and stays in the cache.
-            for start in range(ours.start, ours.stop, scratch.length):
-                chunk = slice(start, min(start + scratch.length, ours.stop))
-                scratch.rewind(chunk.stop - chunk.start)
+            for start in range(ours.start, ours.stop, length):
+                chunk = slice(start, min(start + length, ours.stop))
+                scratch = [each[: chunk.stop - chunk.start] for each in memory]
                 leaves = [_Summand(vector[section][chunk], scratch) for vector in vectors]
                 if self.fast:
                     total = reduce(iadd, leaves)
@@ -220,34 +222,12 @@ class SharedExchange:
         return nodes, vectors
 
 
-class _Scratch:
-    """Keeps a few chunks of memory for intermediate sums."""
-
-    def __init__(self, like: Tensor) -> None:
-        self.length = CHUNK // like.element_size()
-        self._like = like
-        self._chunks: list[Tensor] = []
-        self._used = 0
-        self._wanted = self.length
-
-    def rewind(self, length: int) -> None:
-        """Reuse all chunks, for sums of that length."""
-        self._used = 0
-        self._wanted = length
-
-    def take(self) -> Tensor:
-        if self._used == len(self._chunks):
-            self._chunks.append(self._like.new_empty(self.length))
-        self._used += 1
-        return self._chunks[self._used - 1][: self._wanted]
-
-
 class _Summand:
     """Wraps a leaf, which must not change, or an intermediate sum, which may be added to."""
 
     __slots__ = ("_ours", "_scratch", "value")
 
-    def __init__(self, value: Tensor, scratch: _Scratch, *, ours: bool = False) -> None:
+    def __init__(self, value: Tensor, scratch: list[Tensor], *, ours: bool = False) -> None:
         self.value = value
         self._scratch = scratch
         self._ours = ours
@@ -257,7 +237,7 @@ class _Summand:
         if self._ours:
             self.value.add_(other.value)
             return self
-        return _Summand(torch.add(self.value, other.value, out=self._scratch.take()), self._scratch, ours=True)
+        return _Summand(torch.add(self.value, other.value, out=self._scratch.pop()), self._scratch, ours=True)
 
 
 def _slice_of(span: slice, rank: int, world: int) -> slice:

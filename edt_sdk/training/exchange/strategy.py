@@ -69,12 +69,7 @@ class Vectors:
 
 
 class Exchanges:
-    """Creates the exchange of each update in one process.
-
-    Args:
-        layout: of the vectors.
-        fast: add in the fastest order.
-    """
+    """Creates the exchange of each update in one process."""
 
     def __init__(self, layout: Layout, *, fast: bool) -> None:
         self._layout = layout

@@ -55,14 +55,9 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """Describes the tensors, and is sent before them.
+    """Describes the tensors, and is sent before them. Parameters and buffers, which have names, come first.
 
-    Attributes:
-        names: of parameters and buffers, which come first.
-        specs: of all tensors.
-        rest: the state's `rest`.
-        small: the memory of the small tensors, one after the other.
-        location: where the large tensors lie, None when they will be sent.
+    `small` is the memory of the small tensors. `location` is where the large ones lie, None when they will be sent.
     """
 
     names: tuple[str, ...]

@@ -90,21 +90,11 @@ class _Computed:
 class UpdateEngine:
     """Computes and commits the updates of a model.
 
-    Args:
-        model: moved to `device`. Put into training mode if it is in evaluation mode as a whole. Parts that the user set
-            to evaluation mode keep it.
-        optimizer: over some or all of the model's parameters. Existing state is moved along.
-        loss_function: (outputs, labels) → mean loss.
-        order: of the training samples.
-        seed: the job's. Dropout and other draws are seeded with (seed, update, shard).
-        device: where to compute.
-        fn_step_train: WMLA's custom step, see `shard.ShardRunner`.
-        metrics: functions of (outputs, labels) → number.
-        clip_grad_norm: largest norm of the combined gradient, None for no limit.
-        worker: this worker's number, sent to all members.
-        test_order: of the validation samples. `evaluate` needs it.
-        mode: "exact" or "fast".
-        nan_loss: what to do about a loss that is not finite: "warn" or "stop".
+    The model is moved to `device`, and the state of the optimizer with it. A model that is in evaluation mode as a
+    whole is put into training mode. Parts that the user set to evaluation mode keep it. The optimizer may have some of
+    the model's parameters. Dropout and other draws are seeded with (seed, update, shard). `clip_grad_norm` is the
+    largest norm of the combined gradient. `evaluate` needs `test_order`. `mode` is "exact" or "fast", and `nan_loss`,
+    about a loss that is not finite, "warn" or "stop".
 
     Raises:
         Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
