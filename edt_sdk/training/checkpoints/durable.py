@@ -30,7 +30,7 @@ def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def link(path: Path, source: Path) -> None:
@@ -48,12 +48,12 @@ def link(path: Path, source: Path) -> None:
     os.replace(temporary, path)
     # rename() does nothing where both names are the same file already, so the temporary name may still be there.
     temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Fsync a folder, so that renames and new names in it survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Fsync a file, or a folder, so that renames and new names in it survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

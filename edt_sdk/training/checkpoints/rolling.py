@@ -45,7 +45,7 @@ _WMLA_NAME = re.compile(r"model_epoch_(\d+)(?:\.pth)?\Z")
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """Holds a state to resume from, on the CPU in separate memory. The log names it "epoch-3" or "memory", say."""
+    """Holds a state to resume from, on the CPU in separate memory. `name` is for the log: "epoch-3" or "memory"."""
 
     state: State
     position: int
@@ -255,7 +255,7 @@ class Keeper:
                 os.replace(path, path.with_name(f"{path.name}.discarded"))
             else:
                 path.unlink(missing_ok=True)
-        durable.sync_folder(self._folder)
+        durable.sync(self._folder)
 
     def _load(self, place: Path | MirrorSlot) -> LoadedState:
         if isinstance(place, MirrorSlot):
@@ -338,7 +338,8 @@ class Keeper:
         # The logs reach the disk before the state does. Otherwise a power cut could lose lines of the commit log for
         # updates that the state contains, and a resume from it would never compute them again.
         for path in (self._paths.commits(self._training), self._paths.metrics(self._training)):
-            _sync(path)
+            with contextlib.suppress(FileNotFoundError):
+                durable.sync(path)
         path = self._folder / f"{name}{SUFFIX}"
         ckpt.write(path, state, training=self._training, position=position, updates=updates, epoch=epoch)
 
@@ -349,17 +350,6 @@ def _given(state: State) -> State:
 
 def _not_written(name: str, error: Exception) -> None:
     log.error("The checkpoint %s was not written: %s. The training goes on.", name, error)
-
-
-def _sync(path: Path) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _yield_to_others() -> None:

@@ -15,7 +15,10 @@ from edt_sdk.training.state.state import State
 
 
 class StateCopy:
-    """Holds a copy of a state on the CPU, empty before the first `take`, and the copies by the memory they were of."""
+    """Holds a copy of a state on the CPU, empty before the first `take`.
+
+    `copies` are its tensors by the memory they were copied from.
+    """
 
     def __init__(self) -> None:
         self.state = State({}, b"", [])
