@@ -194,7 +194,7 @@ def load(path: Path) -> dict[str, Any]:
         Unprocessable: the file is no payload, is from another Python minor version, or cannot be unpickled here.
     """
     with path.open("rb") as file:
-        check_header(file.readline(_LONGEST_HEADER))
+        _check_header(file.readline(_LONGEST_HEADER))
         try:
             parts: dict[str, Any] = former.Unpickler(file).load()
         except Exception as error:  # unpickling imports and runs the user's modules
@@ -205,8 +205,8 @@ def load(path: Path) -> dict[str, Any]:
     return parts
 
 
-def check_header(line: bytes) -> PayloadHeader:
-    """Return the header if this interpreter may unpickle the rest, else raise Unprocessable."""
+def _check_header(line: bytes) -> None:
+    """Raise Unprocessable unless this interpreter may unpickle the rest."""
     try:
         header = msgspec.json.decode(line, type=PayloadHeader)
     except msgspec.DecodeError:
@@ -223,7 +223,6 @@ def check_header(line: bytes) -> PayloadHeader:
             hint=f"Submit from a kernel with Python {python_version()}, or run jobs in Python {header.python}.",
             python=header.python,
         )
-    return header
 
 
 def _cannot_pickle(parts: Mapping[str, Any], error: Exception) -> EdtError:
