@@ -106,7 +106,7 @@ class _Attempt:
         threading.Thread(target=self._run, name=f"edt-upcoming-{self.number}", daemon=True).start()
 
     def wait(self, waiting: Callable[[], None]) -> GroupMembership:
-        """Return the membership. Superseded when the attempt was dropped, also by an error that `waiting` raised."""
+        """Return the membership. Superseded when the attempt was dropped. An error that `waiting` raises drops it."""
         try:
             while not self._done.wait(_LOOK):
                 waiting()

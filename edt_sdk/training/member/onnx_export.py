@@ -100,7 +100,7 @@ def _write(folder: Path, model: nn.Module, features: Any) -> None:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
             os.replace(path, folder / path.name)
-    durable.sync_folder(folder)
+    durable.sync(folder)
 
 
 @contextlib.contextmanager

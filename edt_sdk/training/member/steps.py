@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 
 from edt_sdk.training.exchange.header import ShardStats
-from edt_sdk.training.member.environment import Data, TrainingParts
 from edt_sdk.training.member.membership import GroupMembership
+from edt_sdk.training.member.parts import Data, TrainingParts
 from edt_sdk.training.member.progress import ProgressReporter
 from edt_sdk.training.member.training_state import TrainingState
 from edt_sdk.training.records import lines
@@ -36,19 +36,17 @@ class Steps:
     """Does the steps of a training in one worker. `current` is the state of the training."""
 
     def __init__(self, parts: TrainingParts) -> None:
-        training, data = parts.training, parts.data
+        training = parts.training
         self._training = training
-        self._data = data
-        self._seed = parts.seed
-        self._engine = parts.engine
+        self._data = parts.data
         self._worker = parts.endpoint.worker
-        self._environment = parts.environment
+        self._parts = parts
         self._heartbeat = parts.heartbeat
         self._validation_pass = parts.validation_pass
         self._shards = len(training.options.shards)
-        self._schedule = schedule_of(training, data, only_tests=parts.validation_pass is not None)
+        self._schedule = schedule_of(training, parts.data, only_tests=parts.validation_pass is not None)
         self.current = TrainingState(training, self._schedule, parts.seed)
-        self.progress = ProgressReporter(parts.environment.link, self._worker, parts.environment.number)
+        self.progress = ProgressReporter(parts.link, self._worker, parts.number)
 
     def do(self, step: Step, now: GroupMembership) -> int:
         """Do the next step with the members of `now`.
@@ -121,7 +119,7 @@ class Steps:
 
     def write_epoch(self, step: EpochEnd) -> None:
         """Write the files of the epoch that ends with `step`. The current state must be that of the epoch's end."""
-        self._environment.keeper.epoch(
+        self._parts.keeper.epoch(
             step.epoch + 1,
             self.current.capture,
             self.current.position,
@@ -131,9 +129,9 @@ class Steps:
         )
 
     def _update(self, step: TrainStep, now: GroupMembership) -> int:
-        environment = self._environment
-        self._engine.compute(step, now.block, self._heartbeat, now.group)
-        committed = self._engine.commit(now.group, pending=environment.link.pending)
+        parts = self._parts
+        parts.engine.compute(step, now.block, self._heartbeat, now.group)
+        committed = parts.engine.commit(now.group, pending=parts.link.pending)
         self.current.train = Totals().add(committed.stats)
         self.current.epoch = self.current.epoch.add(committed.stats)
         self.current.learning_rate.step("update", self.current.train.loss, _loss(self.current.test))
@@ -144,12 +142,12 @@ class Steps:
         # own `last` (`records/lines.py`).
         self._advance()
         if now.rank == 0:
-            environment.recorder.commit(self.current.last.commit_line())
-            environment.recorder.metric(self.current.last.train_line())
+            parts.recorder.commit(self.current.last.commit_line())
+            parts.recorder.metric(self.current.last.train_line())
             self.progress.advanced(self.current, self.current.train.samples)
-            environment.keeper.committed(self.current.capture, self.current.position, self.current.updates)
+            parts.keeper.committed(self.current.capture, self.current.position, self.current.updates)
         for shard in self._own(committed):
-            environment.loggers.train(step.epoch, now.world, shard.loss, accuracy(shard), shard.samples, shard.metrics)
+            parts.loggers.train(step.epoch, now.world, shard.loss, accuracy(shard), shard.samples, shard.metrics)
         return self._heard_by_all(committed.pending, now)
 
     def _heard_by_all(self, told: int, now: GroupMembership) -> int:
@@ -159,18 +157,18 @@ class Steps:
         exchange the number once more, so that a generation announced in the meantime need not wait for another update
         (decision 035). The update stays committed even if this exchange fails.
         """
-        if told > now.number or (now.world > 1 and self._engine.gradient_bytes < _MUCH):
+        if told > now.number or (now.world > 1 and self._parts.engine.gradient_bytes < _MUCH):
             return told
-        pending = self._environment.link.pending
+        pending = self._parts.link.pending
         return pending if now.world == 1 else min(now.gathered(pending))
 
     def _validate(self, step: TestStep, now: GroupMembership) -> int:
-        link, validation_pass = self._environment.link, self._validation_pass
+        link, validation_pass = self._parts.link, self._validation_pass
         if validation_pass is None:
-            committed = self._engine.evaluate(step, now.block, self._heartbeat, now.group, pending=link.pending)
+            committed = self._parts.engine.evaluate(step, now.block, self._heartbeat, now.group, pending=link.pending)
         else:
             validation_pass.begin()
-            committed = self._engine.evaluate(
+            committed = self._parts.engine.evaluate(
                 step, now.block, self._heartbeat, now.group, pending=link.pending, observe=validation_pass.observe
             )
             self._heartbeat.waiting()
@@ -180,7 +178,7 @@ class Steps:
         if validation_pass is not None and now.rank == 0:
             self.progress.advanced(self.current, sum(shard.samples for shard in committed.stats))
         for shard in self._own(committed):
-            self._environment.loggers.test(step.epoch, shard.loss, accuracy(shard), shard.metrics)
+            self._parts.loggers.test(step.epoch, shard.loss, accuracy(shard), shard.metrics)
         return committed.pending
 
     def _custom_test(self, step: TestStep, now: GroupMembership) -> int:
@@ -194,10 +192,10 @@ class Steps:
         self._heartbeat.computing()
         facade = ModelFacade(self.current.model, training.optimizer, training.loss_function)
         batches = custom_test.TestBatches(self._heartbeat, list(self._whole_test(step)))
-        loss = custom_test.run(training.fn_test, facade, self.current.model, batches, self._seed)
+        loss = custom_test.run(training.fn_test, facade, self.current.model, batches, self._parts.seed)
         if self._validation_pass is not None:
             self._validation_pass.begin()
-            custom_test.run(self._validation_pass.over, facade, self.current.model, batches, self._seed)
+            custom_test.run(self._validation_pass.over, facade, self.current.model, batches, self._parts.seed)
             self.current.tally = self._validation_pass.seen
         # The step ends here before the broadcast: if that fails, the user's function must not run twice in this member.
         self._end_test(step, now, _single(loss))
@@ -214,13 +212,13 @@ class Steps:
             self.current.last_test = lines.test_line(step.epoch, self.current.updates, complete, now.world)
         self._advance()
         if now.rank == 0 and complete is not None and self.current.last_test is not None:
-            self._environment.recorder.metric(self.current.last_test)
+            self._parts.recorder.metric(self.current.last_test)
             self.progress.report(self.current)
 
     def conclude(self) -> None:
         """Write the result of a validation as rank 0, in case the last rank 0 died before it could."""
         if self._validation_pass is not None and self.current.last_test is not None:
-            self._environment.recorder.metric(self.current.last_test)
+            self._parts.recorder.metric(self.current.last_test)
             self._validation_pass.write(self.current.test, self.current.tally)
 
     def _own(self, committed: Committed) -> Iterator[ShardStats]:
