@@ -174,7 +174,7 @@ class Group:
         self._gloo, self._nccl = _Building(store, rank, world, device, interface, generation).wait(waiting)
 
     def all_to_all(self, output: Tensor, input: Tensor, out_splits: Sequence[int], in_splits: Sequence[int]) -> Handle:
-        """Send the r-th split of `input` to rank r and receive one split from each rank. 1-D contiguous."""
+        """Send the r-th split of `input` (1-D contiguous) to rank r, receive one from each rank. Splits may be 0."""
         if self.world == 1:
             output.copy_(input)
             return _Done()

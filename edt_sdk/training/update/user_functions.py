@@ -1,4 +1,4 @@
-"""Define the types of the functions a user provides for a training, what they get, and convert their results."""
+"""Define the functions that a user provides for a training: their types, their arguments and their results."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class ScaleUp:
         self._epoch = -1
 
     def begin(self, epoch: int) -> int | None:
-        """Return the new maximum, None if it did not change. The function is called once per epoch, in order."""
+        """Return the new maximum, None if it did not change. Call the function once per epoch, never for past ones."""
         # The line of the last update leads to an epoch after the last one, which does not exist.
         if self._function is None or not self._epoch < epoch < self._epochs:
             return None
