@@ -38,7 +38,7 @@ from torch.utils.data import DataLoader
 
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.group import Group
-from edt_sdk.training.sampling.order import Order
+from edt_sdk.training.sampling.order import Order, TrainStep
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import UpdateEngine
 from edt_server.supervisor.programs.environment import zygote_environment
@@ -72,7 +72,7 @@ class Engine:
         self.done = 0
 
     def update(self):
-        step = self.order.step(self.done)
+        step = TrainStep(*divmod(self.done, self.order.updates_per_epoch), self.done)
         self.engine.compute(step, self.block, self.loader, self.group)
         self.engine.commit(self.group, pending=1)
         self.done += 1

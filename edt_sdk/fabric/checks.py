@@ -6,6 +6,7 @@ argument as its field and, where a fix is known, the fix as its hint.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 
 _OTHER_LIBRARIES = frozenset({"tensorflow", "keras", "tf_keras"})
+_SPEC = 'For example {"nodes": {"num_nodes": 2, "gpu": {"num_gpu": 1}}}.'
 
 
 def check_model(model: Any) -> None:
@@ -105,3 +107,53 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
         words = " or ".join(map(repr, allowed))
         raise Unprocessable(f"{name} is {words}, not {value!r}.", field=name)
     return str(value)
+
+
+def most_workers(
+    *,
+    engines_number: int | None,
+    hardware_spec: Mapping[str, Any] | str | None,
+    worker_num: int | None,
+    worker_device_num: int | None,
+) -> int | None:
+    """Return how many workers a `train()` call may have at most by WMLA's keywords, None when no argument sets it.
+
+    The newest keywords win: a `hardware_spec` counts nodes and GPUs, else `engines_number`, else `worker_num` workers
+    with `worker_device_num` devices each. A worker has one slot here, so only the product matters. The other fields of
+    a `hardware_spec` (processor units, memory, GPU profiles, a template name) mean nothing where all slots are alike.
+    """
+    counted = _counted(hardware_spec)
+    if counted is not None:
+        return counted
+    if engines_number is not None:
+        return whole("engines_number", engines_number, 1)
+    if worker_num is None and worker_device_num is None:
+        return None
+    return whole("worker_num", _one(worker_num), 1) * whole("worker_device_num", _one(worker_device_num), 1)
+
+
+def _counted(spec: Mapping[str, Any] | str | None) -> int | None:
+    # A name or an id refers to a template of the platform, which this server does not have.
+    if spec is None or isinstance(spec, str):
+        return None
+    nodes = _mapping(_mapping(spec).get("nodes"))
+    devices = _mapping(nodes.get("gpu"))
+    if nodes.get("num_nodes") is None and devices.get("num_gpu") is None:
+        return None
+    return whole("hardware_spec", _one(nodes.get("num_nodes")), 1) * whole(
+        "hardware_spec", _one(devices.get("num_gpu")), 1
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(
+            f"hardware_spec must be a dictionary of dictionaries, not {value!r}.", hint=_SPEC, field="hardware_spec"
+        )
+    return value
+
+
+def _one(value: Any) -> Any:
+    return 1 if value is None else value

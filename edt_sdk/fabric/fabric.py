@@ -12,21 +12,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from edt_sdk.fabric.checks import check_callable, check_lr_scheduler, check_model, check_optimizer, one_of, whole
-from edt_sdk.fabric.hardware_spec import most_workers
+from edt_sdk.fabric import checks
+from edt_sdk.fabric.checks import check_callable, one_of, whole
 from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.wire.context import worker_context
 from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
-from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.training.calls import session
-from edt_sdk.training.calls import validation_call as validation_call
+from edt_sdk.training.calls import session, validation_call
 from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.member import model_zip, onnx_export
 from edt_sdk.training.records.recorder import MetricsFollower, epoch_behind
@@ -103,9 +102,9 @@ class FabricModel:
         clip_grad_norm: float | None = None,
         lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
     ) -> None:
-        check_model(model)
-        check_optimizer(optimizer, model)
-        check_lr_scheduler(lr_scheduler, optimizer)
+        checks.check_model(model)
+        checks.check_optimizer(optimizer, model)
+        checks.check_lr_scheduler(lr_scheduler, optimizer)
         check_callable("datasets_function", datasets_function, "Define a function that returns (train, test).")
         check_callable("loss_function", loss_function, "Give a function such as torch.nn.functional.cross_entropy.")
         optional = {"fn_step_train": fn_step_train, "fn_test": fn_test, "fn_batch_collate": fn_batch_collate}
@@ -204,7 +203,7 @@ class FabricModel:
         own = session.current()
         _tell_unused(worker_memory=worker_memory, driver_memory=driver_memory)
         # Computed in a driver too, where it has no effect, so that an invalid value fails in both places alike.
-        limit = most_workers(
+        limit = checks.most_workers(
             engines_number=engines_number,
             hardware_spec=hardware_spec,
             worker_num=worker_num,
@@ -296,7 +295,10 @@ class FabricModel:
         training = own.trainings
         self._request(own, training, options)
         self._wait(own, training, options)
-        _load_trained(own.job.paths, training, self.model)
+        # A later training may have replaced the file with WMLA's name.
+        paths = own.job.paths
+        final = paths.final(training)
+        checkpoint.load(final if final.exists() else paths.train_dir / "model_epoch_final.pth", self.model)
         validation_call.tell(own)
 
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:
@@ -306,29 +308,15 @@ class FabricModel:
         if not path.exists():
             payload.write(path, payload.pack(wanted, own.folders_of_code()))
         own.trainings += 1
-        epochs = validation_call.epochs(own, options.epochs)
+        epochs = options.epochs if own.job.validates is None else 0
         # Sent even if the training exists already: that is how a restarted driver attaches to it.
         own.link.send(TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=epochs))
 
     def _training(self, options: TrainOptions) -> Training:
         """Return what the workers get: everything except the driver's loggers."""
-        given = self._given
-        return Training(
-            model=self.model,
-            datasets_function=given["datasets_function"],
-            loss_function=given["loss_function"],
-            optimizer=self.optimizer,
-            options=options,
-            callbacks=_as_tuple(given["user_callback"]),
-            fn_step_train=given["fn_step_train"],
-            fn_test=given["fn_test"],
-            fn_batch_collate=given["fn_batch_collate"],
-            metrics=_as_tuple(given["metrics"]),
-            worker_logger=given["worker_logger"],
-            worker_logger_callback=given["worker_logger_callback"],
-            lr_scheduler=given["lr_scheduler"],
-            save_to_onnx=given["save_to_onnx"],
-        )
+        given = {field.name: self._given[field.name] for field in fields(Training) if field.name in self._given}
+        given |= {"model": self.model, "optimizer": self.optimizer, "metrics": _as_tuple(self._given["metrics"])}
+        return Training(options=options, callbacks=_as_tuple(self._given["user_callback"]), **given)
 
     def _wait(self, own: session.Session, training: int, options: TrainOptions) -> None:
         loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
@@ -362,15 +350,6 @@ class FabricModel:
         workers = scale.begin(epoch)
         if workers is not None:
             own.link.send(Scaled(training=training, workers=workers))
-
-
-def _load_trained(paths: JobPaths, training: int, model: nn.Module) -> None:
-    """Load the final weights of this training. A later training may have replaced the file with WMLA's name."""
-    own = paths.final(training)
-    if own.exists():
-        model.load_state_dict(torch.load(own, map_location="cpu", weights_only=True))
-    else:
-        checkpoint.load_final(paths.train_dir, model)
 
 
 def _as_tuple(given: Any) -> tuple[Any, ...]:

@@ -27,11 +27,11 @@ from edt_sdk.schemas.wire.link import Begin, Failed, WorkerHello, WorkerReady
 from edt_sdk.schemas.wire.pulse import Phase, Pulse
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.exchange.group import open_store
-from edt_sdk.training.member.environment import Data, Environment, TrainingParts
 from edt_sdk.training.member.heartbeat import Heartbeat
 from edt_sdk.training.member.link import Link, end_process
 from edt_sdk.training.member.loop import Loop
 from edt_sdk.training.member.membership import Endpoint
+from edt_sdk.training.member.parts import Data, TrainingParts
 from edt_sdk.training.records.recorder import Recorder
 from edt_sdk.training.sampling.order import Order, TestOrder
 from edt_sdk.training.update import determinism
@@ -89,48 +89,37 @@ def work(worker: _Worker) -> int:
     link.send(WorkerHello(worker=own.worker, pid=os.getpid(), host=own.interface, store_port=port))
     begin = link.take(Begin)
     assert begin is not None, "take without a timeout waits"
-    device = torch.device(own.device)
+    number, paths, device = begin.training, job.paths, torch.device(own.device)
+    memory = Path(job.memory_dir) if job.memory_dir else None
     training = payload.read(Path(begin.payload))
-    with prepare(job, training, begin.training) as data:
-        engine = make_engine(training, data, job, device, own.worker)
-        endpoint = Endpoint(worker=own.worker, store=store, device=device, interface=own.interface)
-        around = environment_of(job, training, begin, link, own.worker)
-        heartbeat = Heartbeat(pulse, data.loader)
-        examined = validation_pass(job, training, data.test_order.samples, device)
-        loop = Loop(TrainingParts(training, job.seed, data, engine, endpoint, around, heartbeat, examined))
+    with prepare(job, training, number) as data:
+        parts = TrainingParts(
+            training=training,
+            number=number,
+            seed=job.seed,
+            data=data,
+            engine=make_engine(training, data, job, device, own.worker),
+            endpoint=Endpoint(worker=own.worker, store=store, device=device, interface=own.interface),
+            link=link,
+            heartbeat=Heartbeat(pulse, data.loader),
+            recorder=Recorder(paths.commits(number), paths.metrics(number), discarded=paths.discarded(number)),
+            keeper=Keeper(paths, number, memory=memory, interval=job.checkpoint_interval),
+            loggers=WorkerLoggers(own.worker, training.worker_logger, training.worker_logger_callback),
+            payload=Path(begin.payload),
+            # Only a job's first training starts from them. The next one goes on with the weights of its script.
+            warm_start=Path(job.warm_start) if job.warm_start and number == 0 else None,
+            export=paths.train_dir if training.save_to_onnx else None,
+            validation_pass=validation_pass(job, training, data.test_order.samples, device),
+        )
+        loop = Loop(parts)
         # A rehearsal computes a training shard, which a validation never does.
-        if begin.rehearse and examined is None:
-            rehearse(engine, data)
+        if begin.rehearse and parts.validation_pass is None:
+            # An error in it is reported when the shard is really computed.
+            with contextlib.suppress(Exception):
+                parts.engine.rehearse(data.loader)
         # Report ready after all slow work: until then the other members train on (decision 002).
         link.send(WorkerReady(worker=own.worker, training=begin.training))
         return loop.run(link.wait_generation(own.worker))
-
-
-def rehearse(engine: UpdateEngine, data: Data) -> None:
-    """Compute a shard in advance, to warm up. An error in it is reported when the shard is really computed."""
-    with contextlib.suppress(Exception):
-        engine.rehearse(data.loader)
-
-
-def environment_of(job: JobContext, training: Training, begin: Begin, link: Link, worker: int) -> Environment:
-    """Return the files and the link of this training."""
-    number, paths = begin.training, job.paths
-    return Environment(
-        number=number,
-        link=link,
-        recorder=Recorder(paths.commits(number), paths.metrics(number), discarded=paths.discarded(number)),
-        keeper=Keeper(
-            paths,
-            number,
-            memory=Path(job.memory_dir) if job.memory_dir else None,
-            interval=job.checkpoint_interval,
-        ),
-        loggers=WorkerLoggers(worker, training.worker_logger, training.worker_logger_callback),
-        payload=Path(begin.payload),
-        # Only a job's first training starts from them. The next one goes on with the weights of its script.
-        warm_start=Path(job.warm_start) if job.warm_start and number == 0 else None,
-        export=paths.train_dir if training.save_to_onnx else None,
-    )
 
 
 @contextlib.contextmanager

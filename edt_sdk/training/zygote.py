@@ -158,9 +158,7 @@ def _birth(given: Sequence[int]) -> Birth:
 def become(birth: Birth, path: Sequence[str]) -> None:
     """Make this process what a started one would be before its first line.
 
-    Args:
-        birth: the request.
-        path: the zygote's `sys.path` at its own start.
+    `path` is the zygote's `sys.path` at its own start.
     """
     for descriptor, number in ((birth.stdout, 1), (birth.stderr, 2)):
         os.dup2(descriptor, number)

@@ -14,7 +14,7 @@ from torch import nn
 from edt_sdk.training.exchange import strategy as exchanges
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.group import Group, connect_store
-from edt_sdk.training.sampling.order import Order, TestOrder
+from edt_sdk.training.sampling.order import Order, TestOrder, TrainStep
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import UpdateEngine
 
@@ -140,7 +140,7 @@ class Job:
 
     def train(self, rank, port, schedule):
         store = connect_store("127.0.0.1", port) if port else None
-        ends = [start for start, _ in schedule[1:]] + [self.order.total_updates]
+        ends = [start for start, _ in schedule[1:]] + [len(steps_of(self.order))]
         before = schedule[0][1]
         for generation, ((start, world), end) in enumerate(zip(schedule, ends, strict=True)):
             if rank < world:
@@ -160,11 +160,20 @@ class Job:
         self.optimizer.load_state_dict(optimizer)
 
     def updates(self, group, block, start, end):
-        steps = [self.order.step(update) for update in range(start, self.order.total_updates)]
+        steps = steps_of(self.order)[start:]
         self.loader.plan(key for step in steps for key in self.order.keys(step, block))
         for step in steps[: end - start]:
             self.engine.compute(step, block, self.loader, group if self.overlap else None)
             self.log.append(self.engine.commit(group, pending=step.update + group.rank))
+
+
+def steps_of(order):
+    """Return all updates of a training."""
+    return [
+        TrainStep(epoch, number, epoch * order.updates_per_epoch + number)
+        for epoch in range(order.epochs)
+        for number in range(order.updates_per_epoch)
+    ]
 
 
 def mean_score(outputs, labels):
@@ -202,7 +211,7 @@ def one_update(model, optimizer, loss=F.mse_loss, dataset=None, order=None, rehe
     loader = ShardLoader(dataset or [(torch.ones(3) * i, torch.ones(1)) for i in range(4)])
     if rehearse:
         engine.rehearse(loader)
-    for number in range(order.total_updates):
-        engine.compute(order.step(number), block, loader, group)
+    for step in steps_of(order):
+        engine.compute(step, block, loader, group)
         committed = engine.commit(group, pending=0)
     return committed

@@ -47,7 +47,7 @@ def test_the_final_weights_come_back_in_place(tmp_path: Path) -> None:
         trained[0].weight.fill_(3)
     checkpoint.save(tmp_path, checkpoint.FINAL, trained, torch.optim.SGD(trained.parameters(), lr=1))
     weight = net[0].weight
-    checkpoint.load_final(tmp_path, net)
+    checkpoint.load(tmp_path / "model_epoch_final.pth", net)
     assert net[0].weight is weight
     assert net[2].weight is weight
     assert weight.unique().tolist() == [3]

@@ -32,7 +32,7 @@ def test_round_trip(data, shards, bits, small):
             if counts[shard]
         )  # fmt: skip
         drawn = [np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), dtype=bool) for n in bits]
-        report = Report(data.draw(st.integers(-1, 2**62)), rank, 100 + rank, stats, *drawn, small)
+        report = Report(data.draw(st.integers(-1, 2**62)), stats, *drawn, small, rank, 100 + rank)
         record = header.encode(report)
         assert len(record) == header.length([counts[shard] for shard in block])
         decoded = header.decode(record + b"padding", block, counts)
@@ -50,6 +50,6 @@ def test_a_loss_that_is_not_a_number_survives():
     stats = ShardStats(0, 1, float("nan"), None, {}, np.zeros(1, dtype=np.int64), 0, 1)
     none = np.zeros(0, dtype=bool)
     header = Header(())
-    decoded = header.decode(header.encode(Report(0, 0, 1, (stats,), none, none, none, b"")), range(1), [1])
+    decoded = header.decode(header.encode(Report(0, (stats,), none, none, none, b"", 0, 1)), range(1), [1])
     assert np.isnan(decoded.shards[0].loss)
     assert decoded.shards[0].correct is None

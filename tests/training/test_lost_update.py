@@ -9,7 +9,7 @@ from edt_sdk.training.exchange import shared_exchange
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.group import Group, connect_store
 from edt_sdk.training.exchange.peer_errors import is_lost_peer
-from tests.training.numeric_job import CPU, Job, alone, digest, without_windows
+from tests.training.numeric_job import CPU, Job, alone, digest, steps_of, without_windows
 
 
 def lose_a_member(rank, port, overlap, unseen):
@@ -21,13 +21,13 @@ def lose_a_member(rank, port, overlap, unseen):
     job.updates(group, block, 0, 1)
     before = digest(job.model, job.optimizer)
     if not overlap:
-        job.engine.compute(job.order.step(1), block, job.loader)
+        job.engine.compute(steps_of(job.order)[1], block, job.loader)
     if rank == 1:
         os._exit(0)
     lost = False
     try:
         if overlap:  # noticed in the middle of a backward pass
-            job.engine.compute(job.order.step(1), block, job.loader, group)
+            job.engine.compute(steps_of(job.order)[1], block, job.loader, group)
         job.engine.commit(group, pending=1)
     except RuntimeError as error:
         lost = is_lost_peer(error)
@@ -35,7 +35,7 @@ def lose_a_member(rank, port, overlap, unseen):
     assert lost
     assert digest(job.model, job.optimizer) == before
     last = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=2)
-    job.updates(last, range(job.shards), 1, job.order.total_updates)
+    job.updates(last, range(job.shards), 1, len(steps_of(job.order)))
     return digest(job.model, job.optimizer)
 
 
@@ -61,7 +61,7 @@ def lose_a_member_while_adding(rank, port, when):
     group.close()
     assert digest(job.model, job.optimizer) == before
     last = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=2)
-    job.updates(last, range(job.shards), 1, job.order.total_updates)
+    job.updates(last, range(job.shards), 1, len(steps_of(job.order)))
     return digest(job.model, job.optimizer)
 
 

@@ -49,8 +49,8 @@ def test_rates_are_those_of_a_plain_loop_and_a_joiner_goes_on(name: str) -> None
             ours, schedule = joined, LearningRate(joined_scheduler, "update")
             schedule.restore(state)
         ours.step()
-        schedule.updated(1.0, None)
-        schedule.ended_epoch(5.0, None)
+        schedule.step("update", 1.0, None)
+        schedule.step("epoch", 5.0, None)
         plain.step()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the wrapper that is gone
@@ -62,13 +62,13 @@ def test_a_plateau_is_seen_in_the_validation_where_there_is_one() -> None:
     optimizer, scheduler = parts("plateau")
     schedule = LearningRate(scheduler, "epoch")
     for loss in (4.0, 3.0, 2.0, 1.0):
-        schedule.updated(loss, 7.0)
-        schedule.ended_epoch(loss, 7.0)
+        schedule.step("update", loss, 7.0)
+        schedule.step("epoch", loss, 7.0)
     assert rate(optimizer) < 0.4
 
 
 def test_without_a_scheduler_nothing_happens() -> None:
     schedule = LearningRate(None, "epoch")
-    schedule.ended_epoch(1.0, None)
+    schedule.step("epoch", 1.0, None)
     assert schedule.state() is None
     schedule.restore(None)

@@ -19,7 +19,6 @@ from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.user import payload
-from edt_sdk.training.user.by_value import modules_below
 from edt_sdk.training.user.culprit import find_culprit
 from edt_sdk.training.user.payload import Training, TrainOptions
 
@@ -156,9 +155,9 @@ def test_installed_packages_below_the_folder_do_not_travel(tmp_path: Path, monke
         (folder / f"{name}.py").write_text("")
         monkeypatch.syspath_prepend(str(folder))
         importlib.import_module(name)
-    assert [m.__name__ for m in modules_below([tmp_path])] == ["edt_test_own"]
+    assert [m.__name__ for m in payload.modules_below([tmp_path])] == ["edt_test_own"]
     repository = Path(payload.__file__).parents[3]
-    assert not [m for m in modules_below([repository]) if m.__name__.startswith(("edt_sdk", "torch", "json"))]
+    assert not [m for m in payload.modules_below([repository]) if m.__name__.startswith(("edt_sdk", "torch", "json"))]
 
 
 class Holding(nn.Module):

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.exchange.group import Group
-from edt_sdk.training.sampling.order import Order
+from edt_sdk.training.sampling.order import Order, TrainStep
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.optimizer_step import draws_nothing
 from edt_sdk.training.update.update import UpdateEngine
@@ -199,7 +199,7 @@ def test_commit_needs_compute_and_the_right_block():
     group = Group(None, 0, 1, device=CPU, interface="127.0.0.1", generation=1)
     with pytest.raises(ValueError, match="without compute"):
         engine.commit(group, pending=0)
-    engine.compute(order.step(0), range(1), ShardLoader([(torch.ones(3), torch.ones(1))] * 4))
+    engine.compute(TrainStep(0, 0, 0), range(1), ShardLoader([(torch.ones(3), torch.ones(1))] * 4))
     with pytest.raises(ValueError, match="not the block"):
         engine.commit(group, pending=0)
 
@@ -266,7 +266,7 @@ def test_in_mode_fast_an_update_that_is_computed_again_counts_once():
             model, torch.optim.SGD(model.parameters(), lr=0.1), F.mse_loss, order=order, seed=0, device=CPU, mode="fast"
         )
         for _ in range(times):
-            engine.compute(order.step(0), range(2), ShardLoader(data), group)
+            engine.compute(TrainStep(0, 0, 0), range(2), ShardLoader(data), group)
         engine.commit(group, pending=0)
         found.append(model.weight.grad)
     assert torch.equal(*found)

@@ -25,7 +25,7 @@ def step(training: Training, where: TrainingState) -> None:
     training.optimizer.step()
     where.cursor = where.cursor.next
     where.train = where.epoch = Totals(samples=4, loss_sum=2.0, right=None)
-    where.learning_rate.ended_epoch(0.5, None)
+    where.learning_rate.step("epoch", 0.5, None)
 
 
 def test_another_member_is_where_this_one_is(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from edt_sdk.training.exchange.blocks import blocks, subtrees
 from edt_sdk.training.exchange.tree import Fold, ShardNode, finish
 
 
-def folded(vectors, block, released=None):
-    fold = Fold(len(vectors), block, released.append if released is not None else lambda vector: None)
+def folded(vectors, block):
+    fold = Fold(len(vectors), block)
     for shard in block:
         vector = vectors[shard]
         fold.push(shard, None if vector is None else (vector.clone() if hasattr(vector, "clone") else vector.copy()))
@@ -79,13 +79,23 @@ def test_a_node_without_samples_is_none():
 @pytest.mark.parametrize("shards", range(1, 65))
 def test_a_fold_keeps_few_vectors(shards):
     released = []
-    fold = Fold(shards, range(shards), released.append)
+
+    class Vector:
+        def __init__(self):
+            self.sum = 1
+
+        def __iadd__(self, other):
+            self.sum += other.sum
+            released.append(other)
+            return self
+
+    fold = Fold(shards, range(shards))
     for shard in range(shards):
-        fold.push(shard, np.ones(1, np.float32))
+        fold.push(shard, Vector())
         assert shard + 1 - len(released) <= shards.bit_length()
     (node,) = fold.nodes()
     assert node == ShardNode(0, shards)
-    assert fold.nodes()[node] == shards
+    assert fold.nodes()[node].sum == shards
 
 
 def test_wrong_use_raises():

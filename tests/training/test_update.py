@@ -16,7 +16,7 @@ from edt_sdk.training.exchange.tree import ShardNode, finish
 from edt_sdk.training.sampling.order import Order
 from edt_sdk.training.sampling.seeds import derive, set_states
 from edt_sdk.training.update.update import TestStep
-from tests.training.numeric_job import CPU, Job, alone, digest, essence, train, without_windows
+from tests.training.numeric_job import CPU, Job, alone, digest, essence, steps_of, train, without_windows
 
 
 @pytest.mark.parametrize("unseen", [(), (0, 1, 2, 3)], ids=["read", "sent"])
@@ -65,7 +65,7 @@ def plain_sum(shards, batch):
     model = job.model
     counts = job.order.samples_of(0, 0)
     parts = {}
-    for key in job.order.keys(job.order.step(0), range(shards)):
+    for key in job.order.keys(steps_of(job.order)[0], range(shards)):
         start = {name: value.clone() for name, value in model.state_dict().items()}
         x, y = job.loader.take(key).data
         set_states(derive(11, "train-shard", 0, key.shard))
@@ -179,7 +179,7 @@ def many_shards(rank, port, unseen):
                 continue
             job = Job("cnn", shards=shards, batch=2, samples=2 * shards + 3, epochs=1)
             group = Group(store, rank, world, device=CPU, interface="127.0.0.1", generation=100 * shards + world)
-            job.updates(group, blocks(shards, world)[rank], 0, job.order.total_updates)
+            job.updates(group, blocks(shards, world)[rank], 0, len(steps_of(job.order)))
             found[shards, world] = digest(job.model, job.optimizer)
     return found
 

@@ -39,13 +39,7 @@ _TAKEN_ALONG = ("DATA_DIR", "DLI_DATA_FS")
 
 
 def submit(fabric: Mapping[str, Any], arguments: Mapping[str, Any], *, max_workers: int, mode: str) -> Job:
-    """Submit a `train()` call as a job, and return the job.
-
-    Args:
-        fabric: keyword arguments of the `FabricModel`.
-        arguments: keyword arguments of its `train()`.
-        max_workers: most slots the job may hold.
-        mode: "exact" or "fast".
+    """Submit a `train()` call as a job: the keyword arguments of the `FabricModel`, and those of its `train()`.
 
     Raises:
         Unprocessable: a part cannot be sent, and the message names it. Or this process belongs to a job with a

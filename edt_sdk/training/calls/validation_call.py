@@ -20,10 +20,7 @@ from edt_sdk.training.user.payload import Training
 
 
 def passes(own: Session, model: nn.Module) -> bool:
-    """Return whether this `train()` call, the next one of the script, is skipped. A skipped call loads its weights.
-
-    In a training the result is always False.
-    """
+    """Return whether this `train()` call of a validation is skipped. A skipped call loads its weights."""
     validates = own.job.validates
     if validates is None:
         return False
@@ -46,11 +43,6 @@ def meant(own: Session, training: Training) -> Training:
         return training
     options = replace(training.options, epochs=1, validation_freq=1, checkpoint_freq=0)
     return replace(training, options=options, callbacks=(), lr_scheduler=None, save_to_onnx=False)
-
-
-def epochs(own: Session, wanted: int) -> int:
-    """Return the epochs that a call trains: `wanted`, or none in a validation."""
-    return wanted if own.job.validates is None else 0
 
 
 def tell(own: Session) -> None:

@@ -38,15 +38,10 @@ def write(path: Path, state: State, *, training: int, position: int, updates: in
         file.write(b" " * SIZE)
         dumped = Dump(body, file)
         header = Saved(
-            training=training,
-            position=position,
-            updates=updates,
-            epoch=epoch,
-            time=time.time(),
-            length=dumped.length,
+            training=training, position=position, updates=updates, epoch=epoch, time=time.time(), length=dumped.length
         )
         file.seek(0)
-        file.write(header.sealed(dumped.sha256).encoded())
+        file.write(header.sealed(dumped.hash.digest()).encoded())
 
     durable.write(path, fill)
 

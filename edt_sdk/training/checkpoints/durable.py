@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,7 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp\Z")
 
 
 def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Replace `path` atomically with what the callback `fill` writes. Make its folder when missing.
-
-    An error leaves the old file.
-    """
+    """Replace `path` atomically with what `fill` writes. Make its folder. An error leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -32,7 +30,7 @@ def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def link(path: Path, source: Path) -> None:
@@ -45,17 +43,17 @@ def link(path: Path, source: Path) -> None:
         os.link(source, temporary)
     except OSError:
         with source.open("rb") as file:
-            write(path, lambda target: _copy(file, target))
+            write(path, lambda target: shutil.copyfileobj(file, target))
         return
     os.replace(temporary, path)
     # rename() does nothing where both names are the same file already, so the temporary name may still be there.
     temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Fsync a folder, so that renames and new names in it survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Fsync a file, or a folder, so that renames and new names in it survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -68,11 +66,6 @@ def sweep(folder: Path) -> None:
         for path in folder.iterdir():
             if _TEMPORARY.match(path.name):
                 path.unlink(missing_ok=True)
-
-
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
-    while piece := source.read(1 << 20):
-        target.write(piece)
 
 
 def _umask() -> int:

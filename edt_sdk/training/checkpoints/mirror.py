@@ -43,13 +43,9 @@ _BYTES_PER_SECOND = 2e9
 
 
 class CopyInterval:
-    """Limits how often a state is copied, so that copying takes a small share of the time.
+    """Limits how often a state is copied, so that copying takes at most `share` of the time on a monotonic clock.
 
     After a copy that took c seconds the next one is due c ÷ share − c seconds later.
-
-    Args:
-        share: greatest share of the elapsed time, in (0, 1).
-        clock: monotonic, seconds.
     """
 
     def __init__(self, share: float = SHARE, clock: Callable[[], float] = time.monotonic) -> None:
@@ -84,13 +80,7 @@ class MirrorSlot:
 
 
 class Mirror:
-    """Holds the two slots of a training.
-
-    Args:
-        folder: on a tmpfs. None or a missing folder switches the mirror off.
-        training: its number within the job.
-        pace: how often `copy_if_due` copies.
-    """
+    """Holds the two slots of a training. None or a missing folder switches the mirror off."""
 
     def __init__(self, folder: Path | None, training: int, pace: CopyInterval | None = None) -> None:
         self._folder = folder if folder is not None and folder.is_dir() else None
@@ -99,10 +89,7 @@ class Mirror:
         self._maps: dict[Path, _Mapping] = {}
 
     def copy_if_due(self, capture: Callable[[], State], position: int, updates: int) -> bool:
-        """Copy the state if a copy is due, and return whether it was copied.
-
-        Lack of memory never raises: it switches the mirror off.
-        """
+        """Copy the state if a copy is due. Return whether it was copied. Lack of memory switches the mirror off."""
         if self._folder is None or not self._pace.due:
             return False
         begin = time.monotonic()
@@ -174,19 +161,10 @@ class Mirror:
 
     def slots(self) -> list[MirrorSlot]:
         """Return the slots with a complete state."""
-        found = []
-        for path in self._paths():
-            header = _header(path)
-            if header is not None and header[2] == self._training:
-                found.append(MirrorSlot(path, header[3], header[4], header[6]))
-        return found
+        return [slot for path in self._paths() if (slot := _slot(path, self._training)) is not None]
 
     def load(self, slot: MirrorSlot) -> State:
-        """Return the state of a slot, on the CPU in separate memory.
-
-        Raises:
-            OSError: the slot cannot be read.
-        """
+        """Return the state of a slot, on the CPU in separate memory. OSError when it cannot be read."""
         with slot.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
             reader = _Reader(memory)
             state = transfer.receive(reader, 0, nn.Module(), torch.device("cpu"), staged=True)
@@ -244,7 +222,7 @@ def size_of(state: State) -> int:
     return sum(t.numel() * t.element_size() + 512 + 32 * t.dim() for t in tensors) + names + len(state.rest) + 65536
 
 
-def _header(path: Path) -> tuple[bytes, int, int, int, int, int, int] | None:
+def _slot(path: Path, training: int) -> MirrorSlot | None:
     try:
         with path.open("rb") as file:
             data = file.read(_HEADER.size)
@@ -253,9 +231,9 @@ def _header(path: Path) -> tuple[bytes, int, int, int, int, int, int] | None:
         return None
     if len(data) != _HEADER.size:
         return None
-    magic, valid, training, position, updates, size, epoch = _HEADER.unpack(data)
+    magic, valid, own, position, updates, size, epoch = _HEADER.unpack(data)
     whole = magic in _READABLE and valid == _VALID and _DATA + size <= length
-    return (magic, valid, training, position, updates, size, epoch) if whole else None
+    return MirrorSlot(path, position, updates, epoch) if whole and own == training else None
 
 
 class _Mapping:

@@ -32,10 +32,7 @@ def save(folder: Path, tag: int | str, model: nn.Module, optimizer: torch.optim.
 def pair(model: nn.Module, optimizer: torch.optim.Optimizer, copies: Memo | None = None) -> Pair:
     """Return both current state dicts in separate memory.
 
-    Args:
-        model: the module that is trained.
-        optimizer: its optimizer.
-        copies: tensors that are copied already, by `key`. Further copies are added.
+    `copies` are tensors that are copied already, by `key`. Further copies are added.
     """
     memo: Memo = {} if copies is None else copies
     return _plain(model.state_dict(), memo), _plain(optimizer.state_dict(), memo)
@@ -52,10 +49,9 @@ def key(tensor: torch.Tensor) -> Key:
     return tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
-def load_final(folder: Path, model: nn.Module) -> None:
-    """Load the final weights into `model` in place, on its own device."""
-    state = torch.load(folder / f"model_epoch_{FINAL}.pth", map_location="cpu", weights_only=True)
-    model.load_state_dict(state)
+def load(path: Path, model: nn.Module) -> None:
+    """Load the weights in a file into `model` in place, on its own device."""
+    model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
 
 
 def _plain(value: Any, memo: Memo) -> Any:

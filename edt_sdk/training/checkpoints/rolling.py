@@ -45,14 +45,7 @@ _WMLA_NAME = re.compile(r"model_epoch_(\d+)(?:\.pth)?\Z")
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """Holds a state to resume from.
-
-    Attributes:
-        state: on the CPU in separate memory, for `state.restore`.
-        position: its position in the schedule.
-        updates: number of updates committed before it.
-        name: its name in the log, such as "epoch-3" or "memory".
-    """
+    """Holds a state to resume from, on the CPU in separate memory. `name` is for the log: "epoch-3" or "memory"."""
 
     state: State
     position: int
@@ -73,14 +66,7 @@ class Keeper:
         interval: seconds between rolling checkpoints on disk.
     """
 
-    def __init__(
-        self,
-        paths: JobPaths,
-        training: int,
-        *,
-        memory: Path | None,
-        interval: float,
-    ) -> None:
+    def __init__(self, paths: JobPaths, training: int, *, memory: Path | None, interval: float) -> None:
         self._paths = paths
         self._training = training
         self._folder = paths.checkpoints(training)
@@ -147,9 +133,8 @@ class Keeper:
     def write_missing_epochs(self, position: int, fresh: Callable[[], tuple[nn.Module, Optimizer]]) -> None:
         """Write the files of epochs that a killed writer has left out. A failure is a line in the log.
 
-        Args:
-            position: of this member. Epochs that end later are recomputed, and their files are written then.
-            fresh: returns a model and an optimizer of this training, on the CPU and not in use, to be filled.
+        Epochs that end after this member's position are recomputed, and their files are written then. `fresh` returns a
+        model and an optimizer of this training, on the CPU and not in use, to be filled.
         """
         for slot in self._mirror.pinned():
             name = f"epoch-{slot.epoch}"
@@ -175,11 +160,7 @@ class Keeper:
         return True
 
     def save(self, capture: Callable[[], State], position: int, updates: int) -> None:
-        """Write `update-<updates>.ckpt` now and return when it is on disk.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write `update-<updates>.ckpt` now and return when it is on disk. OSError when it cannot be written."""
         self._wait()
         snapshot = self._taken(capture())
         try:
@@ -189,11 +170,7 @@ class Keeper:
         self._last = time.monotonic()
 
     def final(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Write the final `.pth` pair and remove what only a resume needs.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
+        """Write the final `.pth` pair and remove what only a resume needs. OSError when a file cannot be written."""
         self._wait()
         checkpoint.save(self._paths.train_dir, checkpoint.FINAL, model, optimizer)
         durable.link(self._paths.final(self._training), self._paths.train_dir / f"model_epoch_{checkpoint.FINAL}.pth")
@@ -213,9 +190,7 @@ class Keeper:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def newest(self) -> LoadedState | None:
-        """Return the most advanced complete state, or the state a user asked for.
-
-        Return None when there is no state.
+        """Return the most advanced complete state, or the state a user asked for, None when there is none.
 
         Call it only while no member trains. A damaged file gets the suffix `.damaged` and a line in the log.
 
@@ -280,7 +255,7 @@ class Keeper:
                 os.replace(path, path.with_name(f"{path.name}.discarded"))
             else:
                 path.unlink(missing_ok=True)
-        durable.sync_folder(self._folder)
+        durable.sync(self._folder)
 
     def _load(self, place: Path | MirrorSlot) -> LoadedState:
         if isinstance(place, MirrorSlot):
@@ -363,15 +338,10 @@ class Keeper:
         # The logs reach the disk before the state does. Otherwise a power cut could lose lines of the commit log for
         # updates that the state contains, and a resume from it would never compute them again.
         for path in (self._paths.commits(self._training), self._paths.metrics(self._training)):
-            _sync(path)
-        ckpt.write(
-            self._folder / f"{name}{SUFFIX}",
-            state,
-            training=self._training,
-            position=position,
-            updates=updates,
-            epoch=epoch,
-        )
+            with contextlib.suppress(FileNotFoundError):
+                durable.sync(path)
+        path = self._folder / f"{name}{SUFFIX}"
+        ckpt.write(path, state, training=self._training, position=position, updates=updates, epoch=epoch)
 
 
 def _given(state: State) -> State:
@@ -380,17 +350,6 @@ def _given(state: State) -> State:
 
 def _not_written(name: str, error: Exception) -> None:
     log.error("The checkpoint %s was not written: %s. The training goes on.", name, error)
-
-
-def _sync(path: Path) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _yield_to_others() -> None:

@@ -15,15 +15,14 @@ from edt_sdk.training.state.state import State
 
 
 class StateCopy:
-    """Holds the memory of a state.
+    """Holds a copy of a state on the CPU, empty before the first `take`.
 
-    Attributes:
-        state: the copy, on the CPU. Empty before the first `take`.
+    `copies` are its tensors by the memory they were copied from.
     """
 
     def __init__(self) -> None:
         self.state = State({}, b"", [])
-        self._places: list[tuple[checkpoint.Key, Tensor]] = []
+        self.copies: checkpoint.Memo = {}
 
     @torch.no_grad()
     def take(self, state: State) -> None:
@@ -37,12 +36,7 @@ class StateCopy:
         self.state = State(own, state.rest, tensors)
         originals = (*state.own.values(), *state.tensors)
         copies = (*own.values(), *tensors)
-        self._places = [(checkpoint.key(a), b) for a, b in zip(originals, copies, strict=True)]
-
-    @property
-    def copies(self) -> checkpoint.Memo:
-        """Return the copies by the memory they were taken from."""
-        return dict(self._places)
+        self.copies = {checkpoint.key(a): b for a, b in zip(originals, copies, strict=True)}
 
 
 def _copy(tensor: Tensor, memory: Tensor | None) -> Tensor:

@@ -13,9 +13,7 @@ __all__ = [
     "header",
     "layout",
     "peer_errors",
-    "records",
     "reduction_plan",
     "shared_exchange",
     "strategy",
-    "vectors",
 ]

@@ -19,11 +19,7 @@ _SMALL = 1024  # bytes
 
 
 class Others:
-    """Synchronizes the non-averaged buffers of a model. Buffers are identified by their numbers in the layout.
-
-    Attributes:
-        small_bytes: total size of all small buffers.
-    """
+    """Synchronizes the non-averaged buffers of a model. Buffers are identified by their numbers in the layout."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -39,13 +35,7 @@ class Others:
     def receive(self, group: Group, summary: Summary, values: Sequence[Tensor]) -> dict[int, Tensor]:
         """Return the new values of the buffers that shard 0 changed, by number. Every member must call this.
 
-        Args:
-            group: the members.
-            summary: of their records.
-            values: shard 0's buffers. Needed on rank 0, which holds that shard.
-
-        Raises:
-            RuntimeError: a member is gone.
+        `values` are shard 0's buffers, needed on rank 0, which holds that shard.
         """
         # A single member has the values already, so it packs and decodes nothing.
         if group.world == 1:

@@ -135,17 +135,10 @@ def connect_store(host: str, port: int) -> TCPStore:
 class Group:
     """Connects the members of a generation.
 
-    Args:
-        store: rank 0's store, or a function that opens a new connection to it. None is enough when world is 1. An
-            abandoned build leaves its connection in an unknown state, so a retry needs a new connection.
-        rank, world: this member, and the number of members.
-        device: where the tensors live. A CUDA device adds NCCL next to gloo.
-        interface: address that gloo binds to.
-        generation: its number. Keys of different generations never collide in a store.
-        waiting: called repeatedly until the group is built. Raise in it to give up.
-
-    Attributes:
-        watch: notified of every wait for other members, or None.
+    `store` is rank 0's store, or a function that opens a new connection to it. None is enough when `world` is 1. An
+    abandoned build leaves its connection in an unknown state, so a retry needs a new connection. A CUDA `device` adds
+    NCCL next to gloo, which binds to the address `interface`. `waiting` is called repeatedly until the group is built.
+    Raise in it to give up. `watch` is notified of every wait for other members.
 
     All members must call every transfer in the same order. A transfer raises RuntimeError when a member is gone, and
     the group is unusable then. Leave the `except` block first, because the traceback keeps the group alive. Then call
@@ -181,10 +174,7 @@ class Group:
         self._gloo, self._nccl = _Building(store, rank, world, device, interface, generation).wait(waiting)
 
     def all_to_all(self, output: Tensor, input: Tensor, out_splits: Sequence[int], in_splits: Sequence[int]) -> Handle:
-        """Send the r-th split of `input` to rank r and receive one split from each rank.
-
-        1-D contiguous, splits may be 0.
-        """
+        """Send the r-th split of `input` (1-D contiguous) to rank r, receive one from each rank. Splits may be 0."""
         if self.world == 1:
             output.copy_(input)
             return _Done()

@@ -15,7 +15,6 @@ first vector.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,8 +25,6 @@ from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.reduction_plan import Move
 from edt_sdk.training.exchange.tree import finish
 
-T = TypeVar("T")
-
 PIECE = 8 << 20
 """Bytes of a vector that travel at once."""
 
@@ -37,8 +34,8 @@ _SCATTERED = 2
 _GATHERED = 2
 
 
-class _Piece(Protocol):
-    """Represents a piece in transfer."""
+class _Piece:
+    """Represents a piece in transfer. The base class is the piece of a single member, which is final at once."""
 
     def finish(self) -> None:
         """Run the second stage after the first transfer has arrived."""
@@ -50,18 +47,9 @@ class _Piece(Protocol):
 class Exchange:
     """Sums all shards' vectors of an update and divides the sum by `divisor`.
 
-    Args:
-        group: the members.
-        layout: of the vectors.
-        counts: samples of all V shards.
-        divisor: of the sum.
-        vectors: all vectors of this rank. No other code may touch them until `finish`.
-        sums: the numbers of the vectors with the sums of the rank's subtrees, left to right.
-        fast: all-reduce in an order the library chooses.
-        scratch: memory for this exchange, reused by the next.
-
-    Attributes:
-        total: holds the result after `finish`.
+    `counts` are the samples of all V shards. `sums` are the numbers of those among this rank's `vectors` with the sums
+    of its subtrees, left to right. No other code may touch the vectors until `finish`. With `fast` the library chooses
+    the order of the sum. `total` holds the result after `finish`.
     """
 
     def __init__(
@@ -89,11 +77,6 @@ class Exchange:
         self._under_way: list[_Piece] = []
         self._last: Move | None = None
 
-    @property
-    def started(self) -> int:
-        """Return how many pieces have been sent."""
-        return len(self._under_way)
-
     def follow(self, move: Move) -> Callable[[int], None]:
         """Send pieces while the backward pass of the last shard settles them. Return the callback to call per entry.
 
@@ -101,7 +84,17 @@ class Exchange:
         """
         # The last shard's merges would otherwise run after its backward pass, when no transfer is left to overlap with.
         self._last = move
-        return Overlap(self, self._layout, self._group.world).settled
+        self._pieces_of, self._waiting = self._layout.pieces_of_entries(self._group.world, PIECE)
+        return self._settled
+
+    def _settled(self, entry: int) -> None:
+        """Record that the entry with this number will not change any more, and send the pieces that are final."""
+        for piece in self._pieces_of[entry]:
+            self._waiting[piece] -= 1
+        # Only in the order of the pieces: ranks settle entries in different orders, but must call the transfers in the
+        # same one.
+        while (next_one := len(self._under_way)) < len(self._waiting) and not self._waiting[next_one]:
+            self.start()
 
     def start(self) -> None:
         """Send the next piece, which is final in all vectors except for the merges of the last move. Merge it first."""
@@ -111,9 +104,10 @@ class Exchange:
                 self._vectors[target].sections[number][span].add_(self._vectors[other].sections[number][span])
         out = self.total.sections[number][span]
         ours = [part.sections[number][span] for part in self._sums]
-        piece: _Piece
+        piece = _Piece()
         if self._group.world == 1:
-            piece = _Alone(out, self._divisor)
+            if self._divisor != 1:
+                out.div_(self._divisor)
         elif self._fast:
             piece = _Reduced(self._group, out, self._divisor)
         else:
@@ -132,40 +126,12 @@ class Exchange:
             self.start()
 
     def finish(self) -> Flat:
-        """Wait for all pieces and return the total.
-
-        Raises:
-            RuntimeError: a member is gone. The total is undefined then.
-        """
+        """Wait for all pieces and return the total. RuntimeError when a member is gone: the total is undefined then."""
         for piece in self._under_way[max(0, len(self._under_way) - _SCATTERED) :]:
             piece.finish()
         for piece in self._under_way[max(0, len(self._under_way) - _SCATTERED - _GATHERED) :]:
             piece.wait()
         return self.total
-
-
-class Overlap:
-    """Starts the pieces of an exchange during the last shard, each when its last entry is settled.
-
-    Args:
-        exchange: one that has not sent any piece.
-        layout: of its vectors.
-        world: number of ranks.
-    """
-
-    def __init__(self, exchange: Exchange, layout: Layout, world: int) -> None:
-        self._exchange = exchange
-        self._pieces_of, waiting = layout.pieces_of_entries(world, PIECE)
-        self._waiting = list(waiting)
-
-    def settled(self, entry: int) -> None:
-        """Record that the entry with this number will not change any more, and send the pieces that are final."""
-        for piece in self._pieces_of[entry]:
-            self._waiting[piece] -= 1
-        # Only in the order of the pieces: ranks settle entries in different orders, but must call the transfers in the
-        # same one.
-        while (next_one := self._exchange.started) < len(self._waiting) and not self._waiting[next_one]:
-            self._exchange.start()
 
 
 class Scratch:
@@ -188,26 +154,11 @@ class Scratch:
         self._free.clear()
 
 
-class _Alone:
-    def __init__(self, out: Tensor, divisor: float) -> None:
-        if divisor != 1:
-            out.div_(divisor)
-
-    def finish(self) -> None:
-        pass
-
-    def wait(self) -> None:
-        pass
-
-
-class _Reduced:
+class _Reduced(_Piece):
     def __init__(self, group: Group, out: Tensor, divisor: float) -> None:
         self._out = out
         self._divisor = divisor
         self._handle: Handle | None = group.all_reduce(out)
-
-    def finish(self) -> None:
-        pass
 
     def wait(self) -> None:
         if self._handle is not None:
@@ -216,7 +167,7 @@ class _Reduced:
             self._handle = None
 
 
-class _InTree:
+class _InTree(_Piece):
     """Sums a piece in the tree: scattered on creation, gathered by `finish`. Holds its tensors until then."""
 
     def __init__(
@@ -255,8 +206,9 @@ class _InTree:
         slices = iter(torch.split(self._incoming, self._length))
         found = {node: next(slices) if filled else None for of_rank in self._filled for node, filled in of_rank.items()}
         # Divide here, once per element: a division before the sum would round every shard separately.
-        finished = _some(finish(found, self._shards)).div_(self._divisor)
-        self._handle = self._group.all_gather(self._out, finished)
+        total = finish(found, self._shards)
+        assert total is not None, "a step has at least one sample"
+        self._handle = self._group.all_gather(self._out, total.div_(self._divisor))
 
     def wait(self) -> None:
         """Block until `out` holds the slices of all ranks."""
@@ -270,9 +222,3 @@ class _InTree:
         vector = self._scratch.take(self._out, length)
         self._borrowed.append(vector)
         return vector
-
-
-def _some(value: T | None) -> T:
-    if value is None:
-        raise ValueError("a step needs at least one sample")
-    return value

@@ -1,10 +1,9 @@
-"""Encode the records that members exchange in every step, in addition to the summed vectors.
+"""Exchange the records that members send in every step, in addition to the summed vectors.
 
 Each rank sends one record: the newest generation its link has delivered, its worker and process number, and for each
 shard the loss, the correct samples, the metrics and the samples used. Then follow flags for the parameters with a
 gradient and the changed buffers, and from rank 0 the small buffers that are not averaged. The order of the samples
 determines the length of every record, so all ranks know it in advance and one all-gather of equal pieces is enough.
-Pure encoding and decoding, no communication.
 """
 
 from __future__ import annotations
@@ -15,7 +14,10 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.sampling.permutation import Indices
 
 _HEAD = 3  # pending, worker, pid
@@ -46,12 +48,10 @@ class ShardStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Holds the record of a rank: `shards` are its own, `small` the bytes of small buffers (used from rank 0)."""
+class Summary:
+    """Holds the records of all ranks, combined. `small` are the bytes of rank 0's small buffers."""
 
     pending: int
-    worker: int
-    pid: int
     shards: tuple[ShardStats, ...]
     present: Bits
     changed_floats: Bits
@@ -60,24 +60,17 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """Holds the records of all ranks, combined."""
+class Report(Summary):
+    """Holds the record of a rank: the summary of its own shards, and its worker."""
 
-    pending: int
-    shards: tuple[ShardStats, ...]
-    present: Bits
-    changed_floats: Bits
-    changed_others: Bits
-    small: bytes
+    worker: int
+    pid: int
 
 
 class Header:
-    """Defines the shape of the records for a kind of step.
+    """Defines the shape of the records for a kind of step: the names of the metrics, and sizes of the layout.
 
-    Args:
-        metrics: their names.
-        parameters, floats, others: how many of each the layout has. 0 in a validation.
-        small: bytes of small buffers.
+    A validation has none of these sizes. `small` are the bytes of small buffers.
     """
 
     def __init__(
@@ -128,7 +121,29 @@ class Header:
             )
         present, floats, others = (reader.take(np.bool_, count) for count in self._bits)
         small = reader.take(np.uint8, self._small).tobytes()
-        return Report(pending, worker, pid, tuple(shards), present, floats, others, small)
+        return Report(pending, tuple(shards), present, floats, others, small, worker, pid)
+
+
+def exchange(group: Group, header: Header, report: Report, counts: Sequence[int]) -> Summary:
+    """Send this member's record to all members and combine theirs. `counts` are the samples of all V shards.
+
+    A member that has read the records knows that every member has reached this step.
+    """
+    if group.world == 1:
+        return report
+    of_ranks = blocks(len(counts), group.world)
+    length = max(header.length([counts[shard] for shard in block]) for block in of_ranks)
+    # Padded to the longest record: an all-gather needs equal lengths, and a second one for the lengths would cost a
+    # round trip.
+    own = bytearray(header.encode(report).ljust(length, b"\0"))
+    records = torch.empty(group.world * length, dtype=torch.uint8)
+    group.all_gather(records, torch.frombuffer(own, dtype=torch.uint8)).wait()
+    return summarize(
+        [
+            header.decode(record.tobytes(), block, counts)
+            for record, block in zip(records.view(group.world, length).numpy(), of_ranks, strict=True)
+        ]
+    )
 
 
 def summarize(reports: Sequence[Report]) -> Summary:

@@ -56,11 +56,7 @@ class LayoutEntry:
 class Flat:
     """Holds one vector of a layout: a 1-D tensor per section and a view per entry. `a += b` adds whole sections.
 
-    Args:
-        sections: with a view of each entry.
-        entries: of the layout.
-        memory: the tensor the sections were cut from, if there is one.
-        start: offset of the memory in this process's window. None when it lies outside the window.
+    `memory` is the tensor the sections were cut from, if there is one, and `start` its offset in this process's window.
     """
 
     __slots__ = ("_memory", "_users", "sections", "start", "views")
@@ -110,6 +106,8 @@ class Layout:
         others: all other buffers.
         entries: one per parameter, then one per float buffer.
         lengths: elements of each section without its padding, whole multiples of 64 bytes.
+        nbytes: total bytes of a vector's sections, padding included.
+        on_cpu: whether all sections are in host memory.
 
     Raises:
         Unprocessable: a parameter or buffer is not initialised yet, or there is nothing to train.
@@ -148,22 +146,15 @@ class Layout:
             length + shards * (ALIGNMENT // dtype.itemsize)
             for (dtype, _), length in zip(self._kinds, lengths, strict=True)
         ]
+        self._sizes = [length * dtype.itemsize for (dtype, _), length in zip(self._kinds, self._room, strict=True)]
+        self.nbytes = sum(self._sizes)
+        self.on_cpu = all(device.type == "cpu" for _, device in self._kinds)
         self._spans: dict[tuple[int, int], list[tuple[int, slice]]] = {}
-
-    @property
-    def nbytes(self) -> int:
-        """Return the total bytes of a vector's sections, padding included."""
-        return sum(length * dtype.itemsize for (dtype, _), length in zip(self._kinds, self._room, strict=True))
-
-    @property
-    def on_cpu(self) -> bool:
-        """Return whether all sections are in host memory."""
-        return all(device.type == "cpu" for _, device in self._kinds)
 
     def sections(self, memory: Tensor) -> tuple[Tensor, ...]:
         """Cut uint8 [nbytes] of host memory into the sections of a vector."""
-        sizes = [length * dtype.itemsize for (dtype, _), length in zip(self._kinds, self._room, strict=True)]
-        return tuple(part.view(dtype) for part, (dtype, _) in zip(torch.split(memory, sizes), self._kinds, strict=True))
+        parts = torch.split(memory, self._sizes)
+        return tuple(part.view(dtype) for part, (dtype, _) in zip(parts, self._kinds, strict=True))
 
     def vector(self) -> Flat:
         """Create a vector, not initialised, with padding for as many equal slices as there are shards."""
@@ -209,11 +200,9 @@ class Layout:
         return found
 
     def slices(self, memory: Tensor, world: int) -> tuple[Tensor, ...]:
-        """Return memory for a rank's slices of a whole vector: one per `spans(world, nbytes)`, without gaps.
+        """Cut a rank's slices of a whole vector, one per `spans(world, nbytes)` and without gaps, out of host memory.
 
-        Args:
-            memory: uint8 of at least `slices_nbytes(world)`, on the host.
-            world: number of ranks.
+        `memory` is uint8 of at least `slices_nbytes(world)`.
         """
         found, start = [], 0
         for section, span in self.spans(world, self.nbytes):
@@ -255,7 +244,7 @@ def real(tensor: Tensor) -> Tensor:
 
 def _owned(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
     names = {id(p): name for name, p in model.named_parameters()}
-    lazy = [name for name, p in model.named_parameters() if _uninitialised(p)]
+    lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
     if lazy:
         raise Unprocessable(
             f"The parameter {lazy[0]} is not initialised yet (a lazy module).",
@@ -284,17 +273,13 @@ def _buffers(model: nn.Module) -> Iterator[tuple[Buffer, Tensor]]:
                 continue
             seen.add(id(tensor))
             name = f"{prefix}.{key}" if prefix else key
-            if _uninitialised(tensor):
+            if is_lazy(tensor):
                 raise Unprocessable(
                     f"The buffer {name} is not initialised yet (a lazy module).",
                     hint="Run one batch through the model before FabricModel.",
                     field="model",
                 )
             yield Buffer(module, key, name, key not in module._non_persistent_buffers_set), tensor
-
-
-def _uninitialised(tensor: Tensor) -> bool:
-    return is_lazy(tensor)
 
 
 def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.device]:
@@ -305,10 +290,15 @@ def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.device]:
 def _shape_and_strides(tensor: Tensor) -> tuple[torch.Size, tuple[int, ...]]:
     """Return the tensor's own strides if it fills its memory without gaps (channels-last), else contiguous strides."""
     value = real(tensor.detach())
+    return value.shape, (value if is_dense(value) else torch.empty(value.shape, device="meta")).stride()
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Return whether a tensor fills its memory without gaps and overlaps, in any order of dimensions."""
+    # A dimension of size 1 may have any stride, so it shows nothing about gaps.
     expected = 1
-    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
-        # A dimension of size 1 may have any stride, so it proves nothing about gaps.
-        if size != 1 and stride != expected:
-            return value.shape, torch.empty(value.shape, device="meta").stride()
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
+        if stride != expected:
+            return False
         expected *= size
-    return value.shape, value.stride()
+    return True

@@ -33,10 +33,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class ReductionPlan:
-    """Lists all moves of a rank in an update.
+    """Lists all moves of a rank in an update, one for each shard with samples, in shard order.
 
     Attributes:
-        moves: one for each shard with samples, in shard order.
         vectors: how many are needed.
         sums: the vectors that hold the sums of the rank's subtrees, left to right, without empty subtrees.
     """
@@ -60,12 +59,7 @@ class _Summand:
 
 @lru_cache(maxsize=256)
 def in_tree(block: range, filled: tuple[bool, ...]) -> ReductionPlan:
-    """Return the moves of mode `exact`.
-
-    Args:
-        block: the rank's shards.
-        filled: which of all V shards have samples.
-    """
+    """Return the moves of mode `exact`. `filled` flags which of all V shards have samples."""
     free: list[int] = []
     vectors = 0
     moves: list[Move] = []

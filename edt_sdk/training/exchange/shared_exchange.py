@@ -14,6 +14,7 @@ but what they read is never committed, because a commit needs another collective
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import iadd
 
@@ -35,12 +36,7 @@ _RESULT, _SUMS = 1, 2
 
 
 class Result:
-    """Allocates memory in the window for this member's finished slices, without gaps.
-
-    Args:
-        layout: of the vectors.
-        window: this member's.
-    """
+    """Allocates memory in this member's window for its finished slices, without gaps."""
 
     def __init__(self, layout: Layout, window: Window) -> None:
         self._layout = layout
@@ -57,12 +53,7 @@ class Result:
 
 
 class Neighbour:
-    """Reads the window of another member, and caches the mappings.
-
-    Args:
-        view: of the window.
-        layout: of all vectors.
-    """
+    """Reads the window of another member, and caches the mappings."""
 
     def __init__(self, view: View, layout: Layout) -> None:
         self._view = view
@@ -72,7 +63,11 @@ class Neighbour:
 
     def sums(self, count: int) -> list[tuple[Tensor, ...]]:
         """Return the sections of the member's sums at their announced addresses."""
-        return [self._vector(int(start)) for start in self._view.board[_SUMS : _SUMS + count]]
+        starts = self._view.board[_SUMS : _SUMS + count].tolist()
+        for start in starts:
+            if start not in self._vectors:
+                self._vectors[start] = self._layout.sections(self._view.memory(start, self._layout.nbytes))
+        return [self._vectors[start] for start in starts]
 
     def slices(self, world: int) -> tuple[Tensor, ...]:
         """Return the member's finished slices at their announced address."""
@@ -81,26 +76,11 @@ class Neighbour:
             self._results[start] = self._view.memory(start, self._layout.slices_nbytes(2))
         return self._layout.slices(self._results[start], world)
 
-    def _vector(self, start: int) -> tuple[Tensor, ...]:
-        found = self._vectors.get(start)
-        if found is None:
-            memory = self._view.memory(start, self._layout.nbytes)
-            found = self._vectors[start] = self._layout.sections(memory)
-        return found
-
 
 class Neighbours:
     """Connects the members of a group that can all read each other's windows. Created by `meet`.
 
-    Args:
-        group: the members.
-        layout: of all vectors.
-        window: this member's.
-        members: of the group, by rank, with the addresses of their windows.
-        result: takes this member's finished slices.
-
-    Attributes:
-        known: the members by address. The next group reuses the mappings of members it keeps.
+    `known` are the members by address, in rank order. The next group reuses the mappings of members it keeps.
     """
 
     def __init__(
@@ -137,15 +117,7 @@ def meet(
 ) -> Neighbours | None:
     """Open each other's windows. None on all members when any cannot read another. Every member must call it.
 
-    Args:
-        group: the members.
-        layout: of all vectors.
-        window: this member's, or None.
-        result: memory in that window.
-        known: members of the previous group.
-
-    Raises:
-        RuntimeError: a member is gone.
+    `result` is memory in this member's window, and `known` are the members of the previous group.
     """
     ours = torch.zeros(3, dtype=torch.int64)
     if window is not None:
@@ -169,120 +141,85 @@ def meet(
     return Neighbours(group, layout, window, members, result)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SharedExchange:
     """Sums all shards' vectors of an update and divides the sum by `divisor`.
 
-    Args:
-        neighbours: the members.
+    Attributes:
         counts: samples of all V shards.
-        divisor: of the sum.
         sums: this rank's vectors with the sums of its subtrees, left to right. All additions to them are complete when
             `start_all` is called.
         total: takes the result. May be one of the sums.
         fast: add the vectors in rank order, one from each rank.
-
-    Attributes:
-        total: holds the result after `finish`.
     """
 
-    def __init__(
-        self,
-        neighbours: Neighbours,
-        counts: Sequence[int],
-        divisor: float,
-        sums: Sequence[Flat],
-        total: Flat,
-        *,
-        fast: bool,
-    ) -> None:
-        self.total = total
-        self._neighbours = neighbours
-        self._counts = counts
-        self._divisor = divisor
-        self._sums = sums
-        self._fast = fast
+    neighbours: Neighbours
+    counts: Sequence[int]
+    divisor: float
+    sums: Sequence[Flat]
+    total: Flat
+    fast: bool
 
     def follow(self, move: Move) -> None:
         """Do nothing: without transfers there is no time to save before the last shard is done."""
 
     def start_all(self) -> None:
         """Let the other members read this member's sums."""
-        self._neighbours.announce(self._sums)
+        self.neighbours.announce(self.sums)
 
     def finish(self) -> Flat:
         """Return the total. Call it only after a collective that all members entered after their `start_all`.
 
-        Raises:
-            RuntimeError: a member is gone. The total is undefined then.
+        RuntimeError when a member is gone: the total is undefined then.
         """
-        group = self._neighbours.group
+        group = self.neighbours.group
         self._add_up()
         # Without this barrier a member could copy a slice that its owner is still summing. The next collective, in
         # which all copies are complete, lets each member overwrite its window. Flags in shared memory were rejected:
         # 0.1 ms faster, but a wait on them would never notice a death (decision 012).
         group.barrier()
         for rank in range(group.world):
-            theirs = self._neighbours.results(rank)
-            for (section, span), values in zip(self._neighbours.spans, theirs, strict=True):
+            theirs = self.neighbours.results(rank)
+            for (section, span), values in zip(self.neighbours.spans, theirs, strict=True):
                 self.total.sections[section][_slice_of(span, rank, group.world)].copy_(values)
         return self.total
 
     def _add_up(self) -> None:
         """Sum this rank's slices of all vectors into the memory that the other members will read."""
-        neighbours, group = self._neighbours, self._neighbours.group
+        neighbours, group = self.neighbours, self.neighbours.group
         nodes, vectors = self._summands()
         for (section, span), result in zip(neighbours.spans, neighbours.result, strict=True):
             ours = _slice_of(span, group.rank, group.world)
-            scratch = _Scratch(result)
+            length = CHUNK // result.element_size()
+            # For intermediate sums. Each sum begins with a leaf of its own, so there are fewer sums than leaves.
+            memory = [result.new_empty(length) for _ in vectors]
             # Chunk by chunk over all summands: each chunk of each vector is read once and stays in the cache.
-            for start in range(ours.start, ours.stop, scratch.length):
-                chunk = slice(start, min(start + scratch.length, ours.stop))
-                scratch.rewind(chunk.stop - chunk.start)
+            for start in range(ours.start, ours.stop, length):
+                chunk = slice(start, min(start + length, ours.stop))
+                scratch = [each[: chunk.stop - chunk.start] for each in memory]
                 leaves = [_Summand(vector[section][chunk], scratch) for vector in vectors]
-                if self._fast:
+                if self.fast:
                     total = reduce(iadd, leaves)
                 else:
                     found = iter(leaves)
                     parts = {node: next(found) if filled else None for node, filled in nodes}
-                    some = finish(parts, len(self._counts))
+                    some = finish(parts, len(self.counts))
                     assert some is not None, "a step has at least one sample"
                     total = some
-                torch.div(total.value, self._divisor, out=result[chunk.start - ours.start : chunk.stop - ours.start])
+                torch.div(total.value, self.divisor, out=result[chunk.start - ours.start : chunk.stop - ours.start])
 
     def _summands(self) -> tuple[list[tuple[ShardNode, bool]], list[tuple[Tensor, ...]]]:
         """Return all ranks' subtrees with a flag for samples, and the vectors of the subtrees that have samples."""
-        world, shards = self._neighbours.group.world, len(self._counts)
+        world, shards = self.neighbours.group.world, len(self.counts)
         nodes: list[tuple[ShardNode, bool]] = []
         vectors: list[tuple[Tensor, ...]] = []
         for rank, block in enumerate(blocks(shards, world)):
-            of_rank = [(node, any(self._counts[node.start : node.stop])) for node in subtrees(block, shards)]
+            of_rank = [(node, any(self.counts[node.start : node.stop])) for node in subtrees(block, shards)]
             nodes += of_rank
             filled = sum(filled for _, filled in of_rank)
             # In mode `fast` a rank has one vector for its whole block, whatever number of subtrees that is.
-            vectors += self._neighbours.sums(rank, min(1, filled) if self._fast else filled)
+            vectors += self.neighbours.sums(rank, min(1, filled) if self.fast else filled)
         return nodes, vectors
-
-
-class _Scratch:
-    """Keeps a few chunks of memory for intermediate sums."""
-
-    def __init__(self, like: Tensor) -> None:
-        self.length = CHUNK // like.element_size()
-        self._like = like
-        self._chunks: list[Tensor] = []
-        self._used = 0
-        self._wanted = self.length
-
-    def rewind(self, length: int) -> None:
-        """Reuse all chunks, for sums of that length."""
-        self._used = 0
-        self._wanted = length
-
-    def take(self) -> Tensor:
-        if self._used == len(self._chunks):
-            self._chunks.append(self._like.new_empty(self.length))
-        self._used += 1
-        return self._chunks[self._used - 1][: self._wanted]
 
 
 class _Summand:
@@ -290,7 +227,7 @@ class _Summand:
 
     __slots__ = ("_ours", "_scratch", "value")
 
-    def __init__(self, value: Tensor, scratch: _Scratch, *, ours: bool = False) -> None:
+    def __init__(self, value: Tensor, scratch: list[Tensor], *, ours: bool = False) -> None:
         self.value = value
         self._scratch = scratch
         self._ours = ours
@@ -300,7 +237,7 @@ class _Summand:
         if self._ours:
             self.value.add_(other.value)
             return self
-        return _Summand(torch.add(self.value, other.value, out=self._scratch.take()), self._scratch, ours=True)
+        return _Summand(torch.add(self.value, other.value, out=self._scratch.pop()), self._scratch, ours=True)
 
 
 def _slice_of(span: slice, rank: int, world: int) -> slice:

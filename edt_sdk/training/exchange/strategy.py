@@ -2,29 +2,74 @@
 
 Members that can all read each other's memory do so (`shared_exchange.py`). Members on several hosts, and GPUs, send
 (`group_exchange.py`). The members agree on it when they `meet`, either long before they need it or at the first update
-of a group. This module knows neither models nor steps.
+of a group. Every exchange raises RuntimeError when a member is gone. This module knows neither models nor steps.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.group_exchange import Exchange, Scratch
 from edt_sdk.training.exchange.layout import Flat, Layout
-from edt_sdk.training.exchange.memory_window import Address, open_window
+from edt_sdk.training.exchange.memory_window import Address, Window, open_window, touch
 from edt_sdk.training.exchange.shared_exchange import Neighbour, Neighbours, Result, SharedExchange, meet
-from edt_sdk.training.exchange.vectors import Vectors
+
+
+class Vectors:
+    """Pools the flat vectors of a process: taken for an update, given back after it, reused.
+
+    New memory costs more than the sum it is for. On a host the vectors lie in the window of this process, where the
+    other members can read them. On a GPU, or without a window, they lie anywhere.
+    """
+
+    def __init__(self, layout: Layout, window: Window | None) -> None:
+        self._layout = layout
+        self._window = window
+        self._free: list[Flat] = []
+        self._made = 0
+        self._making = threading.Lock()
+
+    def take(self) -> Flat:
+        """Return a vector with undefined entries. The gaps between the entries are zero."""
+        while True:
+            # A kept gradient of an optimizer or a hook still points into its vector and would see the next values. Skip
+            # it.
+            for number, vector in enumerate(self._free):
+                if vector.alone:
+                    return self._free.pop(number)
+            if not self._making.locked():
+                return self._make()
+            # The other thread is creating a vector, and its pages are half provided. Waiting is cheaper than starting
+            # another.
+            with self._making:
+                pass
+
+    def give_back(self, vectors: Iterable[Flat]) -> None:
+        """Put vectors back that no code adds to or sends any more."""
+        self._free.extend(vectors)
+
+    def expect(self, count: int) -> None:
+        """Create vectors until there are `count`, with their pages provided. For another thread than the training's."""
+        with self._making:
+            while self._window is not None and self._made < count:
+                self._free.append(self._make(touched=True))
+
+    def _make(self, *, touched: bool = False) -> Flat:
+        self._made += 1
+        if self._window is None:
+            # Zeros, because the padding takes part in every sum and must stay finite.
+            return self._layout.zeros()
+        start, memory = self._window.allocate(self._layout.nbytes)
+        if touched:
+            touch(memory)
+        return self._layout.within(memory, start)
 
 
 class Exchanges:
-    """Creates the exchange of each update in one process.
-
-    Args:
-        layout: of the vectors.
-        fast: add in the fastest order.
-    """
+    """Creates the exchange of each update in one process."""
 
     def __init__(self, layout: Layout, *, fast: bool) -> None:
         self._layout = layout
@@ -44,34 +89,26 @@ class Exchanges:
         """Open the windows of a group before its first update, while the previous group still trains. One other thread.
 
         Either all members of the group do so, or none.
-
-        Raises:
-            RuntimeError: a member is gone.
         """
         if group.world > 1 and self._layout.on_cpu:
             self._ahead = group, self._look_at(group)
 
     def expect(self, vectors: int, world: int) -> None:
-        """Provide memory for a number of vectors, as a member among `world` will need it.
-
-        Called while another thread trains.
-        """
+        """Provide the memory that a member among `world` needs for its vectors, while another thread trains."""
         if world > 1 and self._result is not None:
             self._result.touch(world)
         self._own.expect(vectors)
 
     def vectors(self, group: Group | None) -> Vectors:
-        """Return the pool for the vectors of an update in this group. None where the group is not known yet.
-
-        Raises:
-            RuntimeError: a member is gone.
-        """
+        """Return the pool for the vectors of an update in this group. None where the group is not known yet."""
         send = group is not None and group.world > 1 and self._neighbours(group) is None
         return self._sent if send else self._own
 
     def unit(self, counts: Sequence[int]) -> int:
         """Return the common divisor of all weights of an update. In mode `fast` shards of equal size weigh 1."""
-        return math.gcd(*counts) if self._fast else common_power_of_two(counts)
+        common = math.gcd(*counts)
+        # A power of two only changes exponents, so weights can leave it out without a change of bits.
+        return common if self._fast else common & -common
 
     def divisor(self, counts: Sequence[int]) -> float:
         """Return the divisor for the sum of gradients times weights."""
@@ -80,22 +117,12 @@ class Exchanges:
     def between(
         self, group: Group, counts: Sequence[int], vectors: Sequence[Flat], sums: Sequence[int]
     ) -> Exchange | SharedExchange:
-        """Create the exchange of an update. It has not sent anything yet.
-
-        Args:
-            group: the members.
-            counts: samples of all V shards.
-            vectors: all vectors of this rank.
-            sums: the numbers of the vectors with the sums of its subtrees, left to right.
-
-        Raises:
-            RuntimeError: a member is gone.
-        """
+        """Create the exchange of an update, which has not sent anything yet. Arguments as for `Exchange`."""
         divisor = self.divisor(counts)
         neighbours = self._neighbours(group)
         if neighbours is not None:
             own = [vectors[number] for number in sums]
-            return SharedExchange(neighbours, counts, divisor, own, vectors[0], fast=self._fast)
+            return SharedExchange(neighbours, counts, divisor, own, vectors[0], self._fast)
         # Scratch lengths depend on the number of ranks, so old ones would never be used again.
         if group.world != self._world:
             self._world = group.world
@@ -118,9 +145,3 @@ class Exchanges:
 
     def _look_at(self, group: Group) -> Neighbours | None:
         return meet(group, self._layout, self._window, self._result, self._known)
-
-
-def common_power_of_two(counts: Sequence[int]) -> int:
-    """Return the largest power of two that divides all counts. It only changes exponents, so weights leave it out."""
-    common = math.gcd(*counts)
-    return common & -common

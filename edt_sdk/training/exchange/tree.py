@@ -10,7 +10,7 @@ accepts any type with in-place addition. Pure, never imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -56,17 +56,13 @@ class Fold(Generic[T]):
     At most about log2(V) vectors per aligned part of the block are alive at once. The fold owns the pushed vectors and
     adds in place.
 
-    Args:
-        shards: V.
-        block: the shards that will be pushed, in increasing order.
-        release: called with each vector that has been added into another one and can be reused.
+    The shards of the block will be pushed in increasing order.
     """
 
-    def __init__(self, shards: int, block: range, release: Callable[[T], object] = lambda vector: None) -> None:
+    def __init__(self, shards: int, block: range) -> None:
         self._parents = _parents(shards)
         self._block = block
         self._next = block.start
-        self._release = release
         self._stack: list[tuple[ShardNode, T | None]] = []
 
     def push(self, shard: int, vector: T | None) -> None:
@@ -81,7 +77,7 @@ class Fold(Generic[T]):
             parent = self._parents.get((left, right))
             if parent is None:
                 break
-            self._stack[-2:] = [(parent, _add(a, b, self._release))]
+            self._stack[-2:] = [(parent, _add(a, b))]
 
     def nodes(self) -> dict[ShardNode, T | None]:
         """Return the sums of the block's subtrees (`blocks.subtrees`), left to right, after all shards were pushed."""
@@ -99,16 +95,15 @@ def finish(parts: Mapping[ShardNode, T | None], shards: int) -> T | None:
         if node.leaf:
             raise ValueError(f"no part holds shard {node.start}")
         left, right = node.children()
-        return _add(total(left), total(right), lambda vector: None)
+        return _add(total(left), total(right))
 
     return total(ShardNode(0, shards))
 
 
-def _add(left: T | None, right: T | None, release: Callable[[T], object]) -> T | None:
+def _add(left: T | None, right: T | None) -> T | None:
     # Skip an empty node instead of adding zeros, which would turn −0.0 into 0.0.
     if left is None or right is None:
         return right if left is None else left
     # In place: a new tensor per addition would cost more than the addition.
     left += right  # type: ignore[operator]  # T supports in-place addition
-    release(right)
     return left

@@ -29,14 +29,9 @@ SUPERVISOR_GONE = 1 << 62
 
 
 class Link:
-    """Holds the socket, a reader thread, and the messages received so far.
+    """Owns a connected stream socket, with a reader thread and the messages received so far.
 
-    Args:
-        connection: a connected stream socket, which this object owns.
-
-    Attributes:
-        announced: called with each generation received, None for no call. It runs in the reader's thread and must not
-            wait.
+    `announced` is called with each generation received. It runs in the reader's thread and must not wait.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -101,12 +96,7 @@ class Link:
             return self._generations.get(self._pending)
 
     def take(self, *kinds: type[T], timeout: float | None = None) -> T | None:
-        """Remove the first message of these kinds from the inbox and return it. Return None after the timeout.
-
-        Args:
-            *kinds: message classes.
-            timeout: seconds to wait, None for no limit.
-        """
+        """Remove the first message of these kinds from the inbox and return it, None after `timeout` seconds."""
         with self._heard:
             self._heard.wait_for(lambda: any(isinstance(m, kinds) for m in self._inbox), timeout)
             for position, message in enumerate(self._inbox):

@@ -11,7 +11,7 @@ members below the highest position receive the state of a member that has reache
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from torch import nn
@@ -21,10 +21,10 @@ from edt_sdk.schemas.wire.link import Broken, Generation, Joined, Left, Trained
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.peer_errors import PeerLost, Superseded, is_lost_peer
 from edt_sdk.training.member import onnx_export
-from edt_sdk.training.member.environment import TrainingParts
 from edt_sdk.training.member.link import SUPERVISOR_GONE
 from edt_sdk.training.member.membership import NO_STATE, GroupMembership, handover, is_member
 from edt_sdk.training.member.next_group import NextGroup
+from edt_sdk.training.member.parts import TrainingParts
 from edt_sdk.training.member.steps import Steps
 from edt_sdk.training.member.training_state import beginning
 from edt_sdk.training.records import lines
@@ -37,21 +37,14 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Run one worker's part in one training.
-
-    Args:
-        parts: what the training consists of.
-    """
+    """Runs one worker's part in one training."""
 
     def __init__(self, parts: TrainingParts) -> None:
-        self._training = parts.training
-        self._data = parts.data
-        self._engine = parts.engine
-        self._endpoint = parts.endpoint
-        self._environment = parts.environment
+        self._parts = parts
+        self._worker = parts.endpoint.worker
         self._heartbeat = parts.heartbeat
-        self._shards = len(parts.training.options.shards)
-        self._next_group = NextGroup(parts.endpoint.worker, self._membership, parts.engine.meet, parts.engine.expect)
+        make = partial(GroupMembership, parts.endpoint, len(parts.training.options.shards))
+        self._next_group = NextGroup(self._worker, make, parts.engine.meet, parts.engine.expect)
         self._steps = Steps(parts)
         self._current = self._steps.current
         self._member: GroupMembership | None = None
@@ -65,13 +58,9 @@ class Loop:
     def run(self, first: Generation) -> int:
         """Train from the first generation of this worker until the end, or until it is no longer a member.
 
-        Returns:
-            The exit code: 0, or 1 when the supervisor is gone.
-
-        Raises:
-            Exception: what the user's code raised.
+        Return the exit code: 0, or 1 when the supervisor is gone. What the user's code raises passes through.
         """
-        link = self._environment.link
+        link = self._parts.link
         link.become_member()
         link.announced = self._next_group.announce
         generation: Generation | None = first
@@ -80,19 +69,16 @@ class Loop:
         link.announced = None
         self._next_group.drop()
         self._drop_groups()
-        self._environment.recorder.close()
-        self._environment.keeper.close()
+        self._parts.recorder.close()
+        self._parts.keeper.close()
         if self._begun:
-            self._environment.loggers.end()
+            self._parts.loggers.end()
         return self._code
 
     # --- from generation to generation --------------------------------------------------------------------------------
 
     def _train_in(self, generation: Generation) -> Generation | None:
-        """Train as a member of a generation.
-
-        Return the next generation, None when this worker is not a member there.
-        """
+        """Train as a member of a generation. Return the next one, None when this worker is not a member there."""
         lost = ""
         try:
             return self._run_steps(generation)
@@ -108,12 +94,12 @@ class Loop:
         self._writing = False
         if lost:
             log.info("generation %d is broken (%s)", generation.number, lost)
-            self._environment.link.send(
-                Broken(worker=self._endpoint.worker, generation=generation.number, update=self._current.updates)
+            self._parts.link.send(
+                Broken(worker=self._worker, generation=generation.number, update=self._current.updates)
             )
         self._heartbeat.waiting()
-        newer = self._environment.link.wait_newer(generation.number)
-        if newer is not None and is_member(newer, self._endpoint.worker):
+        newer = self._parts.link.wait_newer(generation.number)
+        if newer is not None and is_member(newer, self._worker):
             return newer
         if newer is None or not newer.members:
             self._save()
@@ -131,7 +117,7 @@ class Loop:
 
     def _enter(self, generation: Generation) -> None:
         """Become a member: build the group, move the state, plan what to load, and report it."""
-        link = self._environment.link
+        link = self._parts.link
 
         def waiting() -> None:
             # Some members of a generation that is no longer the newest may never arrive (decision 010).
@@ -146,26 +132,20 @@ class Loop:
         # Positions decide in every case, so a survivor that is one step behind needs no path of its own (decision 010).
         self._move_state()
         self._heartbeat.updates = self._current.updates
-        self._data.loader.plan(self._steps.agenda.keys(self._current.cursor, self._now.block, self._now.rank))
+        self._parts.data.loader.plan(self._steps.keys(self._now))
         # Report only now: the supervisor may announce the next generation once all members have joined (decision 002).
-        link.send(Joined(worker=self._endpoint.worker, generation=generation.number, update=self._current.updates))
+        link.send(Joined(worker=self._worker, generation=generation.number, update=self._current.updates))
         self._become_writer()
         if not self._begun:
             self._begun = True
-            self._environment.loggers.begin()
+            self._parts.loggers.begin()
         if former is not None:
             # Last of all: a peer may still be on its way out of its last transfer in the former group.
             former.close()
 
-    def _membership(self, generation: Generation, waiting: Callable[[], None]) -> GroupMembership:
-        return GroupMembership(generation, self._endpoint, self._shards, waiting)
-
     def _switch(self, number: int) -> Generation | None:
-        """Return generation `number`, which all members know after this step.
-
-        Return None when this worker is no member there.
-        """
-        after = None if number == SUPERVISOR_GONE else self._environment.link.generation(number)
+        """Return generation `number`, which all members know after this step, None when this worker is not in it."""
+        after = None if number == SUPERVISOR_GONE else self._parts.link.generation(number)
         if number != SUPERVISOR_GONE and after is None:
             # The supervisor died after it had announced the generation to others only. They have left this group, so no
             # common checkpoint is possible.
@@ -175,11 +155,11 @@ class Loop:
             self._save_together()
         else:
             self._wait_for_leaving_rank_0(after)
-            if is_member(after, self._endpoint.worker):
+            if is_member(after, self._worker):
                 self._former, self._member = self._member, None
                 # Another rank 0 writes from here on. If this worker becomes rank 0 again, it has to check the logs
                 # first.
-                if after.members[0].worker != self._endpoint.worker:
+                if after.members[0].worker != self._worker:
                     self._writing = False
                 return after
         self._leave(after)
@@ -198,16 +178,14 @@ class Loop:
     def _leave(self, after: Generation | None) -> None:
         """Leave: this worker is no member of `after`. None means that the supervisor is gone."""
         self._drop_groups()
-        self._environment.recorder.close()
-        self._environment.keeper.close()
+        self._parts.recorder.close()
+        self._parts.keeper.close()
         if after is None:
             self._code = 1
             return
         # Before the report: once the supervisor has it, it may close the link, and that must not end this process.
-        self._environment.link.finish()
-        self._environment.link.send(
-            Left(worker=self._endpoint.worker, generation=after.number, update=self._current.updates)
-        )
+        self._parts.link.finish()
+        self._parts.link.send(Left(worker=self._worker, generation=after.number, update=self._current.updates))
 
     def _save_together(self) -> None:
         """Write a checkpoint as rank 0, or wait for rank 0 to write it. If rank 0 dies, each other member writes it."""
@@ -223,20 +201,19 @@ class Loop:
 
     def _save(self) -> None:
         if self._has_state:
-            self._environment.keeper.save(self._current.capture, self._current.position, self._current.updates)
+            self._parts.keeper.save(self._current.capture, self._current.position, self._current.updates)
 
     def _become_writer(self) -> None:
         """As rank 0, continue the logs where the last rank 0 stopped."""
         if self._now.rank != 0:
             self._writing = False
-            self._environment.recorder.close()
+            self._parts.recorder.close()
             return
         if not self._writing:
-            environment = self._environment
-            lines.repair(environment.recorder, self._current.updates, self._current.last, self._current.last_test)
+            lines.repair(self._parts.recorder, self._current.updates, self._current.last, self._current.last_test)
             self._write_missing_epochs()
             self._writing = True
-        self._steps.progress.report(self._current.cursor, self._current.train, self._current.test)
+        self._steps.progress.report(self._current)
 
     def _write_missing_epochs(self) -> None:
         """Write the files of epochs that the last rank 0 did not finish.
@@ -244,14 +221,14 @@ class Loop:
         Rank 0 pins the state of an epoch's end in memory before it takes part in another exchange. If rank 0 died
         before that, the survivors have not gone on, and their own state is still the state of the epoch's end.
         """
-        keeper = self._environment.keeper
+        keeper = self._parts.keeper
         keeper.write_missing_epochs(self._current.position, self._fresh)
-        ended = lines.epoch_ended(self._current.cursor, hooks=bool(self._training.callbacks))
+        ended = lines.epoch_ended(self._current.cursor, hooks=bool(self._parts.training.callbacks))
         if ended is not None and ended.checkpoint and not keeper.has_epoch(ended.epoch + 1):
             self._steps.write_epoch(ended)
 
     def _fresh(self) -> tuple[nn.Module, Optimizer]:
-        training = payload.read(self._environment.payload)
+        training = payload.read(self._parts.payload)
         return training.model, training.optimizer
 
     def _drop_groups(self) -> None:
@@ -271,15 +248,13 @@ class Loop:
 
     def _move_state(self) -> None:
         now = self._now
-        transfers = handover(now.positions(self._current.position if self._has_state else NO_STATE))
+        transfers = handover(now.gathered(self._current.position if self._has_state else NO_STATE))
         source = transfers.takes.get(now.rank)
         if source is not None:
             # From the first byte on: half a state in the model must not be taken for the initial one.
             self._dirty = not self._has_state
-            model, device = self._current.model, self._endpoint.device
-            self._restore(
-                transfer.take(now.group, source, model, device, staged=self._has_state, space=self._engine.space())
-            )
+            model, device, space = self._current.model, self._parts.endpoint.device, self._parts.engine.space()
+            self._restore(transfer.take(now.group, source, model, device, staged=self._has_state, space=space))
             return
         if transfers.none_has_state:
             self._begin()
@@ -289,16 +264,16 @@ class Loop:
 
     def _begin(self) -> None:
         """Start without a state in any member: from the newest checkpoint, else from the payload."""
-        saved = self._environment.keeper.newest()
+        saved = self._parts.keeper.newest()
         if saved is not None:
             log.info("going on after update %d, from %s", saved.updates, saved.name)
             self._restore(saved.state)
             return
         # A transfer that broke halfway has left tensors of another member in the model.
         if self._dirty:
-            self._restore(beginning(payload.read(self._environment.payload)))
-        if self._environment.warm_start is not None:
-            load_weights(self._environment.warm_start, self._current.model)
+            self._restore(beginning(payload.read(self._parts.payload)))
+        if self._parts.warm_start is not None:
+            load_weights(self._parts.warm_start, self._current.model)
         self._has_state = True
 
     def _restore(self, received: state.State) -> None:
@@ -309,32 +284,31 @@ class Loop:
 
     def _finish(self) -> None:
         """Write the final files as rank 0. The other members keep the state until rank 0 has reported the end."""
-        now, environment = self._now, self._environment
+        now, parts = self._now, self._parts
         if now.rank == 0:
             self._heartbeat.waiting()
-            environment.keeper.final(self._current.model, self._current.optimizer)
-            if environment.export is not None:
-                self._export(environment.export)
+            parts.keeper.final(self._current.model, self._current.optimizer)
+            if parts.export is not None:
+                self._export(parts.export)
             self._steps.conclude()
-            self._steps.progress.report(self._current.cursor, self._current.train, self._current.test)
+            self._steps.progress.report(self._current)
             # `final` has removed what a resume needs, but no process has received the report. The next attempt resumes
             # from here.
-            if environment.link.pending == SUPERVISOR_GONE:
+            if parts.link.pending == SUPERVISOR_GONE:
                 self._save()
-            environment.recorder.close()
-            environment.link.send(
-                Trained(worker=self._endpoint.worker, training=environment.number, updates=self._current.updates)
-            )
+            parts.recorder.close()
+            parts.link.send(Trained(worker=self._worker, training=parts.number, updates=self._current.updates))
         self._heartbeat.waiting()
         if not _last_barrier(now.group) and now.rank != 0:
             # Rank 0 may have died before its report, so this member stays ready for another generation. If the report
             # did arrive, the supervisor needs no state any more and ends this process.
             raise PeerLost(f"generation {now.number} broke before its end was known")
-        environment.link.finish()
+        parts.link.finish()
 
     def _export(self, folder: Path) -> None:
+        data, device = self._parts.data, self._parts.endpoint.device
         self._heartbeat.computing()
-        onnx_export.attempt(folder, self._current.model, self._data.loader, self._data.order, self._endpoint.device)
+        onnx_export.attempt(folder, self._current.model, data.loader, data.order, device)
         self._heartbeat.waiting()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch._C._distributed_c10d import Store
 
-from edt_sdk.schemas.wire.link import Generation, Member
+from edt_sdk.schemas.wire.link import Generation
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.group import Group, connect_store
 
@@ -22,11 +22,8 @@ from edt_sdk.training.exchange.group import Group, connect_store
 class Endpoint:
     """Describes how this worker and the other members reach each other.
 
-    Attributes:
-        worker: number within the job.
-        store: this worker's own store. All members use it while this worker is rank 0 and this object lives.
-        device: of its tensors.
-        interface: address that process groups bind to.
+    All members use this worker's own `store` while it is rank 0 and this object lives. Process groups bind to the
+    address `interface`.
     """
 
     worker: int
@@ -55,68 +52,35 @@ class Handover:
 
 
 class GroupMembership:
-    """Represents a worker's membership in a generation.
+    """Represents a worker's membership in a generation of V `shards`.
 
-    Args:
-        generation: its members, of which this worker is one.
-        endpoint: how to reach them.
-        shards: V.
-        waiting: a callback, called repeatedly until all members are there. Raise in it to give up.
-
-    Raises:
-        RuntimeError: another member is gone.
+    `waiting` is called repeatedly until all members are there. Raise in it to give up. RuntimeError in any method means
+    that another member is gone.
     """
 
-    def __init__(self, generation: Generation, endpoint: Endpoint, shards: int, waiting: Callable[[], None]) -> None:
+    def __init__(self, endpoint: Endpoint, shards: int, generation: Generation, waiting: Callable[[], None]) -> None:
         self.generation = generation
+        self.number = generation.number
+        self.world = len(generation.members)
         self.rank = rank_of(generation, endpoint.worker)
-        self.block = blocks(shards, len(generation.members))[self.rank]
-        self._shards = shards
+        self.block = blocks(shards, self.world)[self.rank]
         leader = generation.members[0]
         self.group = Group(
             # Always a new connection: the thread of an attempt that was given up may still use the last one.
             lambda: connect_store(leader.host, leader.store_port),
             self.rank,
-            len(generation.members),
+            self.world,
             device=endpoint.device,
             interface=endpoint.interface,
             generation=generation.number,
             waiting=waiting,
         )
 
-    def positions(self, own: int) -> list[int]:
-        """Return all members' positions in rank order. `own` is this member's."""
-        return self._gathered(own)
-
-    def lowest(self, own: int) -> int:
-        """Return the smallest of all members' numbers. `own` is this member's.
-
-        Raises:
-            RuntimeError: a member is gone.
-        """
-        return own if self.world == 1 else min(self._gathered(own))
-
-    def _gathered(self, own: int) -> list[int]:
+    def gathered(self, own: int) -> list[int]:
+        """Return the numbers of all members in rank order. `own` is this member's."""
         found = torch.empty(self.world, dtype=torch.int64)
         self.group.all_gather(found, torch.tensor([own])).wait()
-        return [int(position) for position in found]
-
-    @property
-    def number(self) -> int:
-        """Return the generation's number."""
-        return self.generation.number
-
-    @property
-    def world(self) -> int:
-        """Return the number of members."""
-        return len(self.generation.members)
-
-    def owner(self, shard: int) -> Member:
-        """Return the member that computes a shard."""
-        for rank, block in enumerate(blocks(self._shards, self.world)):
-            if shard in block:
-                return self.generation.members[rank]
-        raise IndexError(f"shard {shard} of {self._shards}")
+        return [int(number) for number in found]
 
     def close(self) -> None:
         """Close the group."""
@@ -124,11 +88,7 @@ class GroupMembership:
 
 
 def rank_of(generation: Generation, worker: int) -> int:
-    """Return a worker's rank in a generation.
-
-    Raises:
-        ValueError: the worker is not a member.
-    """
+    """Return a worker's rank in a generation. ValueError when the worker is not a member."""
     return [member.worker for member in generation.members].index(worker)
 
 
@@ -140,8 +100,7 @@ def is_member(generation: Generation, worker: int) -> bool:
 def handover(positions: Sequence[int]) -> Handover:
     """Assign givers and takers: a rank below the highest position takes the state, taker j from giver j mod G.
 
-    Args:
-        positions: of the members in rank order, `NO_STATE` for a member without a state.
+    The positions are in rank order, `NO_STATE` for a member without a state.
     """
     best = max(positions)
     none_has_state = best == NO_STATE

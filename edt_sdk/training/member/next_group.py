@@ -25,13 +25,10 @@ Make = Callable[[Generation, Callable[[], None]], GroupMembership]
 
 
 class NextGroup:
-    """Prepares the newest announced generation.
+    """Prepares the newest announced generation for a worker.
 
-    Args:
-        worker: this worker's number.
-        make: makes a membership in a generation. It calls its second argument until all members are there.
-        meet: what the members do with the new group before the boundary.
-        expect: gets memory ready for (rank, world).
+    `make` makes a membership and calls its second argument until all members are there. `meet` is what the members do
+    with the new group before the boundary. `expect` gets memory ready for (rank, world).
     """
 
     def __init__(
@@ -65,11 +62,9 @@ class NextGroup:
             former.drop()
 
     def take(self, generation: Generation, waiting: Callable[[], None]) -> GroupMembership:
-        """Wait until all members of a generation are there, and return the membership.
+        """Wait until all members of a generation are there, and return the membership of this worker.
 
-        Args:
-            generation: must contain this worker.
-            waiting: a callback, called repeatedly until then. Raise in it to give up.
+        `waiting` is called repeatedly until then. Raise in it to give up.
 
         Raises:
             Superseded: a newer generation is announced.
@@ -111,13 +106,7 @@ class _Attempt:
         threading.Thread(target=self._run, name=f"edt-upcoming-{self.number}", daemon=True).start()
 
     def wait(self, waiting: Callable[[], None]) -> GroupMembership:
-        """Return the membership.
-
-        Raises:
-            RuntimeError: a member is gone.
-            Superseded: the attempt was dropped.
-            BaseException: what `waiting` raised. The attempt is dropped then.
-        """
+        """Return the membership. Superseded when the attempt was dropped. An error that `waiting` raises drops it."""
         try:
             while not self._done.wait(_LOOK):
                 waiting()

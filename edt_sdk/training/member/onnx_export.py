@@ -45,15 +45,7 @@ def impediment() -> str:
 
 
 def attempt(folder: Path, model: nn.Module, loader: Loader, order: Order, device: torch.device) -> None:
-    """Write `model_epoch_final.onnx` into `folder`, or log why there is none.
-
-    Args:
-        folder: folder of the final weights.
-        model: as it was trained, on `device`. Its modes are restored afterwards.
-        loader: of the training data. Batches are `(features, labels)` as in a training step.
-        order: of the training.
-        device: of the model.
-    """
+    """Write `model_epoch_final.onnx` into `folder`, or log why there is none. The model's modes are restored."""
     why = impediment()
     if why:
         log.warning("No ONNX file was written: %s", why)
@@ -98,8 +90,8 @@ def _write(folder: Path, model: nn.Module, features: Any) -> None:
             (features, {}),  # without the second one, a dictionary of features would be taken for keyword arguments
             made,
             dynamo=True,
-            dynamic_shapes=(nested.convert(features, lambda tensor: _dimensions(tensor)),),
-            external_data=_bytes(model) > _LARGEST_MESSAGE,
+            dynamic_shapes=(nested.convert(features, _dimensions),),
+            external_data=sum(t.nbytes for t in (*model.parameters(), *model.buffers())) > _LARGEST_MESSAGE,
             verbose=False,
             **names,
         )
@@ -108,7 +100,7 @@ def _write(folder: Path, model: nn.Module, features: Any) -> None:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
             os.replace(path, folder / path.name)
-    durable.sync_folder(folder)
+    durable.sync(folder)
 
 
 @contextlib.contextmanager
@@ -127,10 +119,6 @@ def _quiet() -> Iterator[None]:
 
 def _dimensions(tensor: Tensor) -> Any:
     return {0: "batch"} if tensor.dim() and len(tensor) == 2 else {}
-
-
-def _bytes(model: nn.Module) -> int:
-    return sum(t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers()))
 
 
 def _reason(error: BaseException) -> str:

@@ -7,20 +7,13 @@ import time
 
 from edt_sdk.schemas.wire.link import Progress
 from edt_sdk.training.member.link import Link
-from edt_sdk.training.sampling.schedule import Cursor
-from edt_sdk.training.update.totals import Totals
+from edt_sdk.training.member.training_state import TrainingState
 
 INTERVAL = 0.5
 
 
 class ProgressReporter:
-    """Sends progress, and keeps the time of the last report.
-
-    Args:
-        link: where reports go.
-        worker: this worker's number.
-        training: number of the training.
-    """
+    """Sends progress, and keeps the time of the last report."""
 
     def __init__(self, link: Link, worker: int, training: int) -> None:
         self._link = link
@@ -30,31 +23,19 @@ class ProgressReporter:
         self._samples = 0
         self._rate: float | None = None
 
-    def committed(self, cursor: Cursor, train: Totals, test: Totals) -> None:
-        """Report after a committed update if the last report is old enough.
-
-        Args:
-            cursor: the position after the update.
-            train: totals of the update.
-            test: totals of the last validation, without samples when there was none.
-        """
-        self._samples += train.samples
+    def advanced(self, current: TrainingState, samples: int) -> None:
+        """Report after a step of that many samples if the last report is old enough."""
+        self._samples += samples
         passed = time.monotonic() - self._last
         # Limited by time and not by updates: an update may take a few ms, and the supervisor need not see each of them.
         if passed >= INTERVAL:
             self._rate = self._samples / passed
-            self.report(cursor, train, test)
+            self.report(current)
 
-    def tested(self, cursor: Cursor, step: Totals, test: Totals) -> None:
-        """Report after a step of a validation job if the last report is old enough."""
-        self._samples += step.samples
-        passed = time.monotonic() - self._last
-        if passed >= INTERVAL:
-            self._rate = self._samples / passed
-            self.report(cursor, Totals(), test)
-
-    def report(self, cursor: Cursor, train: Totals, test: Totals) -> None:
-        """Report now. Before the first update `train` holds no samples."""
+    def report(self, current: TrainingState) -> None:
+        """Report now."""
+        # Without samples there was no update, or no complete validation yet.
+        cursor, train, test = current.cursor, current.train, current.test
         schedule, (done, total) = cursor.schedule, cursor.done
         self._last = time.monotonic()
         self._samples = 0

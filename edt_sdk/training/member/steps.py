@@ -11,19 +11,18 @@ import time
 from collections.abc import Iterator
 
 from edt_sdk.training.exchange.header import ShardStats
-from edt_sdk.training.member.agenda import Agenda
-from edt_sdk.training.member.environment import Data, TrainingParts
 from edt_sdk.training.member.membership import GroupMembership
+from edt_sdk.training.member.parts import Data, TrainingParts
 from edt_sdk.training.member.progress import ProgressReporter
 from edt_sdk.training.member.training_state import TrainingState
 from edt_sdk.training.records import lines
 from edt_sdk.training.records.lines import LastUpdate
-from edt_sdk.training.sampling.order import TestStep, TrainStep
+from edt_sdk.training.sampling.order import BatchKey, TestStep, TrainStep
 from edt_sdk.training.sampling.schedule import EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
 from edt_sdk.training.state import previous_version as former
-from edt_sdk.training.update.model_facade import ModelFacade
 from edt_sdk.training.update.totals import Totals, accuracy
 from edt_sdk.training.update.update import Committed
+from edt_sdk.training.update.user_functions import ModelFacade
 from edt_sdk.training.user import custom_test
 from edt_sdk.training.user.payload import Training
 from edt_sdk.training.validation.tally import portable, received
@@ -34,40 +33,26 @@ _MUCH = 16 << 20
 
 
 class Steps:
-    """Does the steps of a training in one worker.
-
-    Args:
-        parts: of the training.
-
-    Attributes:
-        current: the state of the training.
-        agenda: the micro-batches of each step.
-        progress: sends the reports of rank 0.
-    """
+    """Does the steps of a training in one worker. `current` is the state of the training."""
 
     def __init__(self, parts: TrainingParts) -> None:
-        training, data = parts.training, parts.data
+        training = parts.training
         self._training = training
-        self._seed = parts.seed
-        self._engine = parts.engine
+        self._data = parts.data
         self._worker = parts.endpoint.worker
-        self._environment = parts.environment
+        self._parts = parts
         self._heartbeat = parts.heartbeat
         self._validation_pass = parts.validation_pass
         self._shards = len(training.options.shards)
-        self._schedule = schedule_of(training, data, only_tests=parts.validation_pass is not None)
+        self._schedule = schedule_of(training, parts.data, only_tests=parts.validation_pass is not None)
         self.current = TrainingState(training, self._schedule, parts.seed)
-        self.agenda = Agenda(data.order, data.test_order, alone=training.fn_test is not None)
-        self.progress = ProgressReporter(parts.environment.link, self._worker, parts.environment.number)
+        self.progress = ProgressReporter(parts.link, self._worker, parts.number)
 
     def do(self, step: Step, now: GroupMembership) -> int:
         """Do the next step with the members of `now`.
 
-        Returns:
-            The smallest generation number that all members have heard of, 0 where nothing was exchanged.
-
-        Raises:
-            Exception: a member is gone (see `peer_errors.is_lost_peer`), or the user's code raised it.
+        Return the smallest generation number that all members have heard of, 0 where nothing was exchanged. An
+        exception is a lost member (see `peer_errors.is_lost_peer`), or comes from the user's code.
         """
         match step:
             case TrainStep():
@@ -85,6 +70,23 @@ class Steps:
             case Final():
                 raise AssertionError("the last step is no step of the loop")
         return 0
+
+    def keys(self, now: GroupMembership) -> Iterator[BatchKey]:
+        """Yield the keys of the micro-batches that this member takes from now to the end, if nothing changes."""
+        cursor = self.current.cursor
+        for position in range(cursor.position, len(cursor.schedule)):
+            step = cursor.schedule[position]
+            if isinstance(step, TrainStep):
+                yield from self._data.order.keys(step, now.block)
+            elif isinstance(step, TestStep):
+                if self._training.fn_test is None:
+                    yield from self._data.test_order.keys(step, now.block)
+                elif now.rank == 0:
+                    yield from self._whole_test(step)
+
+    def _whole_test(self, step: TestStep) -> Iterator[BatchKey]:
+        for index in range(self._data.test_order.steps):
+            yield from self._data.test_order.keys(TestStep(step.epoch, index), range(self._shards))
 
     def _advance(self) -> None:
         self.current.cursor = self.current.cursor.next
@@ -109,7 +111,7 @@ class Steps:
         self.current.hooks.run(now.group, self.current.position, name, *arguments, done=done)
 
     def _end_epoch(self, step: EpochEnd, now: GroupMembership) -> None:
-        self.current.learning_rate.ended_epoch(_loss(self.current.epoch), _loss(self.current.test))
+        self.current.learning_rate.step("epoch", _loss(self.current.epoch), _loss(self.current.test))
         self.current.epoch = Totals()
         self._advance()
         if step.checkpoint and now.rank == 0:
@@ -117,7 +119,7 @@ class Steps:
 
     def write_epoch(self, step: EpochEnd) -> None:
         """Write the files of the epoch that ends with `step`. The current state must be that of the epoch's end."""
-        self._environment.keeper.epoch(
+        self._parts.keeper.epoch(
             step.epoch + 1,
             self.current.capture,
             self.current.position,
@@ -127,12 +129,12 @@ class Steps:
         )
 
     def _update(self, step: TrainStep, now: GroupMembership) -> int:
-        environment = self._environment
-        self._engine.compute(step, now.block, self._heartbeat, now.group)
-        committed = self._engine.commit(now.group, pending=environment.link.pending)
+        parts = self._parts
+        parts.engine.compute(step, now.block, self._heartbeat, now.group)
+        committed = parts.engine.commit(now.group, pending=parts.link.pending)
         self.current.train = Totals().add(committed.stats)
         self.current.epoch = self.current.epoch.add(committed.stats)
-        self.current.learning_rate.updated(self.current.train.loss, _loss(self.current.test))
+        self.current.learning_rate.step("update", self.current.train.loss, _loss(self.current.test))
         self.current.last = LastUpdate(
             step, committed, now.generation, self._shards, self._schedule.updates_per_epoch, time.time()
         )
@@ -140,12 +142,12 @@ class Steps:
         # own `last` (`records/lines.py`).
         self._advance()
         if now.rank == 0:
-            environment.recorder.commit(self.current.last.commit_line())
-            environment.recorder.metric(self.current.last.train_line())
-            self.progress.committed(self.current.cursor, self.current.train, self.current.test)
-            environment.keeper.committed(self.current.capture, self.current.position, self.current.updates)
+            parts.recorder.commit(self.current.last.commit_line())
+            parts.recorder.metric(self.current.last.train_line())
+            self.progress.advanced(self.current, self.current.train.samples)
+            parts.keeper.committed(self.current.capture, self.current.position, self.current.updates)
         for shard in self._own(committed):
-            environment.loggers.train(step.epoch, now.world, shard.loss, accuracy(shard), shard.samples, shard.metrics)
+            parts.loggers.train(step.epoch, now.world, shard.loss, accuracy(shard), shard.samples, shard.metrics)
         return self._heard_by_all(committed.pending, now)
 
     def _heard_by_all(self, told: int, now: GroupMembership) -> int:
@@ -155,17 +157,18 @@ class Steps:
         exchange the number once more, so that a generation announced in the meantime need not wait for another update
         (decision 035). The update stays committed even if this exchange fails.
         """
-        if told > now.number or (now.world > 1 and self._engine.gradient_bytes < _MUCH):
+        if told > now.number or (now.world > 1 and self._parts.engine.gradient_bytes < _MUCH):
             return told
-        return now.lowest(self._environment.link.pending)
+        pending = self._parts.link.pending
+        return pending if now.world == 1 else min(now.gathered(pending))
 
     def _validate(self, step: TestStep, now: GroupMembership) -> int:
-        link, validation_pass = self._environment.link, self._validation_pass
+        link, validation_pass = self._parts.link, self._validation_pass
         if validation_pass is None:
-            committed = self._engine.evaluate(step, now.block, self._heartbeat, now.group, pending=link.pending)
+            committed = self._parts.engine.evaluate(step, now.block, self._heartbeat, now.group, pending=link.pending)
         else:
             validation_pass.begin()
-            committed = self._engine.evaluate(
+            committed = self._parts.engine.evaluate(
                 step, now.block, self._heartbeat, now.group, pending=link.pending, observe=validation_pass.observe
             )
             self._heartbeat.waiting()
@@ -173,9 +176,9 @@ class Steps:
         self.current.validation = self.current.validation.add(committed.stats)
         self._end_test(step, now, self.current.validation if self._schedule.closes_validation(step) else None)
         if validation_pass is not None and now.rank == 0:
-            self.progress.tested(self.current.cursor, Totals().add(committed.stats), self.current.test)
+            self.progress.advanced(self.current, sum(shard.samples for shard in committed.stats))
         for shard in self._own(committed):
-            self._environment.loggers.test(step.epoch, shard.loss, accuracy(shard), shard.metrics)
+            self._parts.loggers.test(step.epoch, shard.loss, accuracy(shard), shard.metrics)
         return committed.pending
 
     def _custom_test(self, step: TestStep, now: GroupMembership) -> int:
@@ -188,11 +191,11 @@ class Steps:
             return 0
         self._heartbeat.computing()
         facade = ModelFacade(self.current.model, training.optimizer, training.loss_function)
-        batches = custom_test.TestBatches(self._heartbeat, list(self.agenda.whole_test(step)))
-        loss = custom_test.run(training.fn_test, facade, self.current.model, batches, self._seed)
+        batches = custom_test.TestBatches(self._heartbeat, list(self._whole_test(step)))
+        loss = custom_test.run(training.fn_test, facade, self.current.model, batches, self._parts.seed)
         if self._validation_pass is not None:
             self._validation_pass.begin()
-            custom_test.run(self._validation_pass.over, facade, self.current.model, batches, self._seed)
+            custom_test.run(self._validation_pass.over, facade, self.current.model, batches, self._parts.seed)
             self.current.tally = self._validation_pass.seen
         # The step ends here before the broadcast: if that fails, the user's function must not run twice in this member.
         self._end_test(step, now, _single(loss))
@@ -209,13 +212,13 @@ class Steps:
             self.current.last_test = lines.test_line(step.epoch, self.current.updates, complete, now.world)
         self._advance()
         if now.rank == 0 and complete is not None and self.current.last_test is not None:
-            self._environment.recorder.metric(self.current.last_test)
-            self.progress.report(self.current.cursor, self.current.train, self.current.test)
+            self._parts.recorder.metric(self.current.last_test)
+            self.progress.report(self.current)
 
     def conclude(self) -> None:
         """Write the result of a validation as rank 0, in case the last rank 0 died before it could."""
         if self._validation_pass is not None and self.current.last_test is not None:
-            self._environment.recorder.metric(self.current.last_test)
+            self._parts.recorder.metric(self.current.last_test)
             self._validation_pass.write(self.current.test, self.current.tally)
 
     def _own(self, committed: Committed) -> Iterator[ShardStats]:

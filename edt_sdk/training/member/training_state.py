@@ -90,16 +90,7 @@ _decoder = msgspec.msgpack.Decoder(StateRecord, dec_hook=_restored_array)
 class TrainingState:
     """Holds the state of a member: the initial state until another one is restored.
 
-    Args:
-        training: its model and optimizer are captured and restored.
-        schedule: the training's steps.
-        seed: the job's.
-
-    Attributes:
-        cursor: the next step.
-        train, epoch, validation, test, tally, last, last_test: as in `StateRecord`.
-        hooks: the callbacks.
-        learning_rate: the user's learning-rate schedule.
+    The attributes that `StateRecord` has too mean the same. `cursor` is at the next step.
     """
 
     def __init__(self, training: Training, schedule: Schedule, seed: int) -> None:

@@ -14,22 +14,14 @@ _PIECE = 1 << 16
 
 
 class JsonLines:
-    """Appends to a file, which is created (0600) with the first line.
-
-    Args:
-        path: the file.
-    """
+    """Appends to a file, which is created (0600) with the first line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
     def append(self, data: bytes) -> None:
-        """Write one or more complete lines.
-
-        Raises:
-            OSError: the disk has no room for all lines. None of them is written then.
-        """
+        """Write one or more complete lines. OSError when the disk has no room for all: none of them is written then."""
         if self._descriptor is None:
             # The last writer may have been killed in the middle of a line.
             cut_torn_line(self._path)

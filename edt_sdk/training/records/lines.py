@@ -104,13 +104,9 @@ test_line.__test__ = False  # type: ignore[attr-defined]  # not a test of pytest
 
 
 def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLine | None) -> None:
-    """Bring both logs up to the committed updates. Metrics that are already there are not recorded twice.
+    """Bring both logs up to `updates` committed updates. Metrics that are already there are not recorded twice.
 
-    Args:
-        recorder: of the training.
-        updates: number of committed updates.
-        last: the newest update, None when it is not known.
-        test: the newest validation, None when there was none.
+    `last` and `test` are the newest update and validation, as far as they are known.
     """
     written = recorder.next_update()
     # The last rank 0 has written updates that no survivor has. They are recomputed (decision 010).
@@ -127,13 +123,9 @@ def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: Test
 
 
 def epoch_ended(cursor: Cursor, *, hooks: bool) -> EpochEnd | None:
-    """Return the epoch's end at which a member's state still is, bit for bit.
+    """Return the epoch's end at which a member's state still is, bit for bit, None when it has done more since.
 
-    Return None when it has done more since.
-
-    Args:
-        cursor: the member's position.
-        hooks: whether there are callbacks. Their hooks change the state, and without them these steps do nothing.
+    Callbacks may have `hooks` that change the state. Without them these steps do nothing.
     """
     before = cursor.position - 1
     if not hooks and before >= 0 and isinstance(cursor.schedule[before], EpochBegin | TrainEnd):

@@ -90,13 +90,9 @@ _CURSOR = struct.Struct("<QQQqq")
 
 
 class Recorder:
-    """Appends to both files, which are created (0600) with the first line.
+    """Appends to both files, which are created (0600) with the first line. One member at a time uses a recorder.
 
-    Only one member at a time uses a recorder.
-
-    Args:
-        commits, metrics: the files.
-        discarded: file for the lines of lost updates. None drops them.
+    The commit lines of lost updates move to the file `discarded`, or are dropped if it is None.
     """
 
     def __init__(self, commits: Path, metrics: Path, *, discarded: Path | None = None) -> None:
@@ -123,10 +119,7 @@ class Recorder:
         self._measured = self._measured.after(line)
 
     def next_update(self) -> int:
-        """Return the number of the update after the commit log's last line, 0 for an empty log.
-
-        A torn last line is cut off.
-        """
+        """Return the number of the update after the commit log's last line, 0 for an empty log. Cut a torn line off."""
         cut_torn_line(self._paths[0])
         for _, line in backwards(self._paths[0]):
             return _commits.decode(line).update + 1
@@ -169,7 +162,8 @@ class Recorder:
             return
         # Cut first: a torn line must not count as written.
         cut_torn_line(self._discarded)
-        there = {(line.update, line.generation) for line in _all_commits(self._discarded)}
+        decoded = (_commits.decode(data) for _, data in backwards(self._discarded))
+        there = {(line.update, line.generation) for line in decoded}
         new = [line for line in lines if (line.update, line.generation) not in there]
         target = JsonLines(self._discarded)
         try:
@@ -205,10 +199,6 @@ class Delivered:
         if isinstance(line, TrainLine):
             return Delivered(line.update, self.epoch)
         return Delivered(self.update, line.epoch)
-
-
-def _all_commits(path: Path) -> list[CommitLine]:
-    return [_commits.decode(line) for _, line in backwards(path)]
 
 
 def _last_measured(path: Path) -> Delivered:

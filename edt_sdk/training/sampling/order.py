@@ -117,30 +117,12 @@ class Order:
             )
         self.samples = samples
         self.sizes = sizes
+        self.number_of_shards = len(sizes)
         self.seed = seed
         self.epochs = _at_least_one(epochs, "epoch_number", "It is the number of passes over the data.")
         self._steps = _Steps(samples, sizes, micro_batch)
+        self.updates_per_epoch = self._steps.count
         self._permutations: dict[int, Permutation] = {}
-
-    @property
-    def number_of_shards(self) -> int:
-        """Return V."""
-        return len(self.sizes)
-
-    @property
-    def updates_per_epoch(self) -> int:
-        """Return the number of optimizer steps in one epoch, ≥ 1."""
-        return self._steps.count
-
-    @property
-    def total_updates(self) -> int:
-        """Return the number of optimizer steps in the whole training."""
-        return self.epochs * self._steps.count
-
-    def step(self, update: int) -> TrainStep:
-        """Return the optimizer step with the number `update`, which counts from 0 over the whole training."""
-        epoch, update_in_epoch = divmod(update, self._steps.count)
-        return TrainStep(epoch, update_in_epoch, update)
 
     def samples_of(self, epoch: int, update_in_epoch: int) -> tuple[int, ...]:
         """Return how many samples each of the V shards holds, 0 for an empty shard. All epochs agree."""
@@ -179,28 +161,15 @@ class TestOrder:
     The steps are cut exactly like an epoch of training. A single sample also joins the micro-batch before it. Otherwise
     a model that squeezes away a batch dimension of size 1 would fail in validation alone.
 
-    Args:
-        samples: length of the test data set. 0 is allowed and means no steps.
-        sizes: as for `Order`.
-        micro_batch: as for `Order`.
+    Arguments as for `Order`. The test data set may be empty, which means no steps.
     """
 
     __test__: ClassVar[bool] = False  # pytest must not collect this class
 
     def __init__(self, samples: int, sizes: tuple[int, ...], micro_batch: int) -> None:
         self.samples = samples
-        self.sizes = sizes
         self._steps = _Steps(samples, sizes, micro_batch)
-
-    @property
-    def number_of_shards(self) -> int:
-        """Return V."""
-        return len(self.sizes)
-
-    @property
-    def steps(self) -> int:
-        """Return the number of steps of a validation."""
-        return self._steps.count
+        self.steps = self._steps.count
 
     def samples_of(self, index: int) -> tuple[int, ...]:
         """Return how many samples each of the V shards holds."""

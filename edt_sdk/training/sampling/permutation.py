@@ -28,13 +28,8 @@ _BITS = 16
 _STRETCH = 1 << 13
 
 
-def permutation(samples: int, seed: int, epoch: int) -> Indices:
-    """Return the whole order of an epoch: int64 [samples]."""
-    return _sorted(_keys(samples, seed, epoch))
-
-
 class Permutation:
-    """Computes parts of `permutation(samples, seed, epoch)` lazily. Not thread-safe."""
+    """Computes parts of the order of an epoch lazily. Not thread-safe."""
 
     def __init__(self, samples: int, seed: int, epoch: int) -> None:
         self._keys = _keys(samples, seed, epoch)

@@ -45,14 +45,7 @@ class MemoryLocation:
 
 
 class SharedTensors:
-    """Lets other processes read tensors while this object lives. The tensors must not change in that time.
-
-    Args:
-        tensors: dense, on the CPU.
-
-    Attributes:
-        location: what the readers need.
-    """
+    """Lets other processes read dense tensors on the CPU while this object lives. They must not change in that time."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._tensors = tuple(tensors)
@@ -63,14 +56,7 @@ class SharedTensors:
 
 
 class MemoryReader:
-    """Reads the tensors of another process.
-
-    Args:
-        location: as the owner sent it.
-
-    Raises:
-        OSError: this process cannot read that memory.
-    """
+    """Reads the tensors of another process. OSError when this process cannot read that memory."""
 
     def __init__(self, location: MemoryLocation) -> None:
         self._location = location
@@ -79,8 +65,7 @@ class MemoryReader:
     def read(self, into: Sequence[Tensor]) -> None:
         """Fill these tensors, dense and on the CPU, with those of the owner.
 
-        Raises:
-            PeerLost: the owner is gone. The content of the tensors is undefined then.
+        PeerLost when the owner is gone: the content of the tensors is undefined then.
         """
         pieces = [
             (address + start, tensor.data_ptr() + start, min(_PIECE, tensor.nbytes - start))

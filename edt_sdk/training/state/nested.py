@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 
-def convert(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return the same structure with every tensor changed. An object that holds no tensors stays as it is."""
+def convert(value: Any, change: Callable[[Tensor], Tensor], other: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Return the same structure with every tensor changed, and every other object as `other` returns it."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(convert(item, change) for item in value))
+        return type(value)(*(convert(item, change, other) for item in value))
     # Plain containers only: the constructor of a subclass may take other arguments.
     if type(value) in (tuple, list):
-        return type(value)(convert(item, change) for item in value)
+        return type(value)(convert(item, change, other) for item in value)
     if type(value) is dict:
-        return {key: convert(item, change) for key, item in value.items()}
-    return value
+        return {key: convert(item, change, other) for key, item in value.items()}
+    return other(value)
 
 
 def to_device(value: Any, device: torch.device) -> Any:
@@ -28,15 +28,14 @@ def to_device(value: Any, device: torch.device) -> Any:
 
     Tensors move to a GPU through pinned memory (unverified: our tests have no GPU).
     """
-    if isinstance(value, Tensor):
-        if device.type == "cuda" and value.device.type == "cpu":
-            value = value.pin_memory()  # a transfer is asynchronous from pinned memory only
-        return value.to(device, non_blocking=True)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(to_device(item, device) for item in value))
-    if type(value) in (tuple, list):
-        return type(value)(to_device(item, device) for item in value)
-    if type(value) is dict:
-        return {key: to_device(item, device) for key, item in value.items()}
-    move = getattr(value, "to", None)
-    return move(device) if callable(move) else value
+
+    def moved(tensor: Tensor) -> Tensor:
+        if device.type == "cuda" and tensor.device.type == "cpu":
+            tensor = tensor.pin_memory()  # a transfer is asynchronous from pinned memory only
+        return tensor.to(device, non_blocking=True)
+
+    def other(part: Any) -> Any:
+        move = getattr(part, "to", None)
+        return move(device) if callable(move) else part
+
+    return convert(value, moved, other)

@@ -13,7 +13,8 @@ import mmap
 import torch
 from torch import Tensor
 
-from edt_sdk.training.state.state import is_dense, memory_of
+from edt_sdk.training.exchange.layout import is_dense
+from edt_sdk.training.state.state import memory_of
 
 
 def space_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -41,10 +41,7 @@ class State:
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -> State:
     """Return the current state. Its memory is shared with the model and not copied, so use it before the next step.
 
-    Args:
-        model: the module that is trained.
-        optimizer: its optimizer.
-        extra: further data for the receiver: plain data, and the user's objects that cloudpickle can pickle.
+    `extra` is for the receiver: plain data, and the user's objects that cloudpickle can pickle.
     """
     # By index, because a parameter is another object in another process.
     index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
@@ -162,17 +159,6 @@ def own_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def is_dense(tensor: Tensor) -> bool:
-    """Return whether a tensor fills its memory without gaps and overlaps, in any order of dimensions."""
-    # A dimension of size 1 may have any stride, so it shows nothing about gaps.
-    expected = 1
-    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 def memory_of(tensor: Tensor) -> Tensor:

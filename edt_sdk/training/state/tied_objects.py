@@ -21,13 +21,9 @@ Name = tuple[str, Any]
 
 
 def freeze(value: object, model: nn.Module, optimizer: torch.optim.Optimizer, tensors: list[Tensor] | None) -> bytes:
-    """Pickle `value`, with names in place of parts of model and optimizer.
+    """Pickle `value` with cloudpickle, with names in place of parts of model and optimizer.
 
-    Args:
-        value: anything cloudpickle can pickle.
-        model: its modules, parameters and buffers become names.
-        optimizer: it becomes a name, as do its `state` and `param_groups`.
-        tensors: plain tensors are appended here, each once, instead of being pickled. None pickles them.
+    Plain tensors are appended to `tensors`, each once, instead of being pickled. None pickles them.
     """
     file = io.BytesIO()
     _Pickler(file, _names(model, optimizer), tensors).dump(value)

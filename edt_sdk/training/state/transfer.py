@@ -17,9 +17,10 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from edt_sdk.training.exchange.layout import is_dense
 from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.state.foreign_memory import MemoryLocation, MemoryReader, SharedTensors
-from edt_sdk.training.state.state import State, is_dense, memory_of, own_tensors
+from edt_sdk.training.state.state import State, memory_of, own_tensors
 
 # Bytes in a transfer: small enough that reading from one socket and writing to another overlap.
 _CHUNK = 8 << 20
@@ -54,14 +55,9 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """Describes the tensors, and is sent before them.
+    """Describes the tensors, and is sent before them. Parameters and buffers, which have names, come first.
 
-    Attributes:
-        names: of parameters and buffers, which come first.
-        specs: of all tensors.
-        rest: the state's `rest`.
-        small: the memory of the small tensors, one after the other.
-        location: where the large tensors lie, None when they will be sent.
+    `small` is the memory of the small tensors. `location` is where the large ones lie, None when they will be sent.
     """
 
     names: tuple[str, ...]
@@ -98,15 +94,10 @@ def send(peers: Peers, takers: Sequence[int], state: State) -> None:
 
 
 def receive(peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool) -> State:
-    """Return the state that member `src` sends.
+    """Return the state that member `src` sends. Tensors that are not on the CPU there get to `device`.
 
-    Args:
-        peers: the group.
-        src: a rank.
-        model: the module that the state is for.
-        device: of tensors that are not on the CPU at the sender.
-        staged: everything arrives in new memory, and the model stays as it is until `restore`. Otherwise parameters and
-            buffers arrive in the model's own memory where they fit, and the model is unusable if this fails halfway.
+    `staged`: everything arrives in new memory, and the model stays as it is until `restore`. Otherwise parameters and
+    buffers arrive in the model's own memory where they fit, and the model is unusable if this fails halfway.
     """
     arriving = _Arriving(_receive_head(peers, src), model, device, staged=staged, space=[])
     _receive_large(peers, src, arriving)
@@ -117,9 +108,6 @@ def give(peers: Peers, takers: Sequence[int], state: State) -> None:
     """Send a state to members that call `take`, which may read the tensors in this process's memory instead.
 
     The tensors must not change before this returns.
-
-    Raises:
-        RuntimeError: a member is gone.
     """
     tensors = _tensors(state)
     large = _large(tensors)
@@ -140,18 +128,9 @@ def give(peers: Peers, takers: Sequence[int], state: State) -> None:
 def take(
     peers: Peers, src: int, model: nn.Module, device: torch.device, *, staged: bool, space: list[Tensor] | None = None
 ) -> State:
-    """Return the state that member `src` gives.
+    """Return the state that member `src` gives, as `receive` does. RuntimeError or PeerLost when the giver is gone.
 
-    Args:
-        peers: as for `receive`, like the next two and `staged`.
-        src: a rank.
-        model: that the state is for.
-        device: of tensors that are not on the CPU at the giver.
-        staged: leave the model as it is.
-        space: tensors that may become part of the optimizer's state instead of new ones.
-
-    Raises:
-        RuntimeError, PeerLost: the giver is gone.
+    The tensors in `space` may become part of the optimizer's state instead of new ones.
     """
     head = _receive_head(peers, src)
     arriving = _Arriving(head, model, device, staged=staged, space=space or [])
@@ -172,12 +151,7 @@ def take(
 
 
 class _Arriving:
-    """Holds an arriving state: its tensors, of which the small ones are already filled.
-
-    Attributes:
-        large: memory of the other tensors, in the order in which it is sent.
-        state: the state that arrives.
-    """
+    """Holds an arriving state. Its small tensors are already filled, `large` is the memory of the others in order."""
 
     def __init__(
         self, head: _Head, model: nn.Module, device: torch.device, *, staged: bool, space: list[Tensor]

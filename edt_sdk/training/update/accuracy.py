@@ -16,30 +16,20 @@ _PLAIN = (torch.float32, torch.float64)
 def count_correct(outputs: Any, labels: Any) -> Tensor | float | None:
     """Return the number of correct samples, as a float64 scalar tensor or a float. None where labels are no classes.
 
-    Class labels are whole numbers with the shape of the scores without the dimension of the classes. That dimension is
-    1 as in torch's losses, or the last. With several labels per sample (pixels, tokens) a sample counts as the fraction
+    Labels are as in `class_dimension`. With several labels per sample (pixels, tokens) a sample counts as the fraction
     of its labels that are right. Negative labels are padding and do not count.
-
-    Args:
-        outputs: scores [n, classes, …] or [n, …, classes].
-        labels: whole numbers [n, …].
     """
     if not isinstance(outputs, Tensor) or not isinstance(labels, Tensor):
         return None
-    # Only whole numbers can be classes. A regression has no accuracy, not an accuracy of 0.
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
+    dimension = class_dimension(outputs, labels)
+    if dimension is None:
         return None
-    if outputs.dim() == 2 and outputs.shape[:1] == labels.shape and _both_plain(outputs, labels):
+    if outputs.dim() == 2 and _both_plain(outputs, labels):
         # Same result as below in half the time. Between two forward passes each torch call runs with cold caches
         # (decision 032).
         right = outputs.detach().numpy().argmax(1) == labels.numpy()
         return float(np.count_nonzero(right))
-    if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
-        predicted = outputs.argmax(1)
-    elif outputs.shape[:-1] == labels.shape:
-        predicted = outputs.argmax(-1)
-    else:
-        return None
+    predicted = outputs.argmax(dimension)
     if labels.dim() == 1:
         # A negative label never equals a prediction.
         return (predicted == labels).sum(dtype=torch.float64)
@@ -47,6 +37,19 @@ def count_correct(outputs: Any, labels: Any) -> Tensor | float | None:
     valid = (labels >= 0).reshape(len(labels), -1)
     right = (predicted == labels).reshape(len(labels), -1) & valid
     return (right.sum(1, dtype=torch.float64) / valid.sum(1).clamp(min=1)).sum()
+
+
+def class_dimension(outputs: Tensor, labels: Tensor) -> int | None:
+    """Return the dimension of the classes in outputs [n, classes, …] or [n, …, classes], None where there are none.
+
+    Class labels are whole numbers [n, …]. Where both forms fit, the classes are in dimension 1, as in torch's losses.
+    """
+    # Only whole numbers can be classes. A regression has no accuracy, not an accuracy of 0.
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
+        return None
+    if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
+        return 1
+    return -1 if outputs.shape[:-1] == labels.shape else None
 
 
 def _both_plain(outputs: Tensor, labels: Tensor) -> bool:

@@ -89,10 +89,7 @@ class Buffers:
         return self._found
 
     def values(self, numbers: range) -> list[Tensor]:
-        """Return the tensors the model holds now.
-
-        For a cache return the copy from the start, which has a known shape.
-        """
+        """Return the tensors the model holds now, for a cache the copy from the start, which has a known shape."""
         if not numbers:
             return []
         tensors = self._now()[numbers.start : numbers.stop]
@@ -175,13 +172,7 @@ class Buffers:
 class _Together:
     """Compares small buffers on one device as words of a single piece of memory, whatever their number types.
 
-    Args:
-        numbers: the buffers.
-        like: all buffers. The copies start with their values.
-
-    Attributes:
-        numbers: the buffers.
-        copies: their reference values, in the order of `numbers`.
+    `copies` are the reference values in the order of `numbers`. They start with the values in `like`.
     """
 
     def __init__(self, numbers: list[int], like: Sequence[Tensor]) -> None:

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import warnings
-from typing import TextIO
+from typing import Any
 
 import torch
 
@@ -43,17 +43,10 @@ def _say_once() -> None:
     said: set[str] = set()
     show = warnings.showwarning
 
-    def showwarning(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def showwarning(message: Warning | str, *place: Any, **more: Any) -> None:
         found = _WARNING.match(str(message))
         if found is None:
-            show(message, category, filename, lineno, file, line)
+            show(message, *place, **more)
             return
         operator = found["operator"] or "A matrix product of cuBLAS"
         if operator not in said:

@@ -33,8 +33,7 @@ class Contribution:
     """Describes where a shard's gradients and buffers go.
 
     Attributes:
-        vector: takes them.
-        weight: their factor.
+        weight: factor of the gradients and buffers.
         add: add to the content of the vector instead of overwriting it.
         settled: called with the number of each layout entry once its value in the vector is final, during the backward
             pass where possible.
@@ -66,11 +65,7 @@ class Gradients:
     The hooks stay on the parameters from the first shard on, because registering them for each pass would take longer
     than the work they do. Backward passes outside a shard are ignored.
 
-    Args:
-        layout: of the vectors.
-
     Attributes:
-        layout: the same.
         least: gradients with more elements should be taken as soon as they are finished.
         all_present: the result of `Arrivals.rest` when no gradient is missing. A single object, fast to compare.
         single_arrivals: whether a backward pass finishes each gradient once. None until the first pass has shown it.

@@ -105,10 +105,7 @@ class ShardLoader:
             self._iterator = self._start(loader_workers, prefetch)
 
     def plan(self, keys: Iterable[BatchKey]) -> None:
-        """Announce the keys that will be taken from now on, in this order.
-
-        The iterable may be long, it is read as needed.
-        """
+        """Announce the keys that will be taken from now on, in this order. The iterable is read as needed."""
         rest = iter(keys)
         if self._iterator is None:
             return
@@ -171,9 +168,9 @@ class ShardLoader:
         loader: DataLoader[Any] = DataLoader(
             self._fetcher,
             batch_size=None,
-            sampler=_Issued(self._issue),
+            sampler=self._issue(),  # read by one iterator, for the whole training
             num_workers=loader_workers,
-            collate_fn=_as_it_is,
+            collate_fn=_unchanged,
             worker_init_fn=partial(_begin, os.getpid(), threading.current_thread() is threading.main_thread()),
             prefetch_factor=prefetch,
             multiprocessing_context="fork",  # a data set defined in a notebook cannot be pickled for a spawned process
@@ -236,7 +233,8 @@ class _Fetcher(Dataset[Any]):
             called: list[int] = []
             # Seed once per batch: seeding per sample would cost as much as a simple data set. Both are exact (decision
             # 012).
-            set_states(derive(self._seed, f"{key.kind}-batch", *self._time(key), key.step, key.shard))
+            epoch = (key.epoch,) if key.kind == TRAIN else ()
+            set_states(derive(self._seed, f"{key.kind}-batch", *epoch, key.step, key.shard))
             items = [self._item(key, index, called) for index in key.indices]
             try:
                 data = self._collate(items)
@@ -253,20 +251,6 @@ class _Fetcher(Dataset[Any]):
         except Exception as error:
             what = f"The {key.kind} data set raised {_name(error)} for sample {index}"
             raise _error(_Failure(what, index, "")) from error
-
-    @staticmethod
-    def _time(key: BatchKey) -> tuple[int, ...]:
-        return (key.epoch,) if key.kind == TRAIN else ()
-
-
-class _Issued:
-    """Wraps a function as a sampler."""
-
-    def __init__(self, issue: Callable[[], Iterator[BatchKey | None]]) -> None:
-        self._issue = issue
-
-    def __iter__(self) -> Iterator[BatchKey | None]:
-        return self._issue()
 
 
 def _error(failure: _Failure) -> Unprocessable:
@@ -288,7 +272,7 @@ def _aligned(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone() if tensor.layout is torch.strided and tensor.data_ptr() % ALIGNMENT else tensor
 
 
-def _as_it_is(batch: Any) -> Any:
+def _unchanged(batch: Any) -> Any:
     return batch
 
 
@@ -305,16 +289,11 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _begin(parent: int, in_main_thread: bool, worker: int) -> None:
-    """Initialize loader process number `worker`."""
+def _begin(parent: int, in_main_thread: bool, _worker: int) -> None:
+    """Initialize a loader process, which ends with its parent. Torch's own watchdog takes up to 5 s."""
     _forget_sockets()
-    if in_main_thread:  # Linux sends the signal when the *thread* that forked ends
-        _end_with(parent)
-
-
-def _end_with(parent: int) -> None:
-    """End this process with its parent where the kernel offers it. Torch's own watchdog takes up to 5 s."""
-    if sys.platform != "linux":
+    # Linux sends the signal when the *thread* that forked ends.
+    if not in_main_thread or sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent died before the prctl call

@@ -22,8 +22,7 @@ _THEN_EVERY = 100
 class LossGuard:
     """Checks the losses of each update. Infinity counts as not a number.
 
-    Args:
-        stop: raise instead of writing a log line (the first 5 times, then every 100th).
+    With `stop` it raises Unprocessable. Otherwise it writes a log line, the first 5 times and then every 100th.
     """
 
     def __init__(self, *, stop: bool) -> None:
@@ -31,16 +30,7 @@ class LossGuard:
         self._times = 0
 
     def check(self, step: TrainStep, shards: Sequence[ShardStats], *, speaker: bool) -> None:
-        """Check all shards of an update before it is applied.
-
-        Args:
-            step: the update.
-            shards: of all ranks.
-            speaker: whether this rank writes the log line.
-
-        Raises:
-            Unprocessable: a loss is not finite, and `stop` is set.
-        """
+        """Check the shards of all ranks before an update is applied. The rank that is `speaker` writes the log line."""
         bad = [shard for shard in shards if not math.isfinite(shard.loss)]
         if not bad:
             return

@@ -7,6 +7,7 @@ no closure, and whether it draws random numbers. It never communicates.
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,37 +20,26 @@ from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 from edt_sdk.training.update.buffers import Buffers
 
 
+@dataclass(frozen=True, slots=True)
 class OptimizerStep:
     """Steps the optimizer.
 
-    Args:
-        optimizer: steps the parameters of the layout.
-        layout: of the combined vectors.
-        buffers: of the model.
+    Attributes:
         seed: the job's. A step that draws random numbers is seeded with (seed, update).
         clip_grad_norm: largest norm of the combined gradient, None for no limit.
     """
 
-    def __init__(
-        self,
-        optimizer: torch.optim.Optimizer,
-        layout: Layout,
-        buffers: Buffers,
-        *,
-        seed: int,
-        clip_grad_norm: float | None,
-    ) -> None:
-        self._optimizer = optimizer
-        self._layout = layout
-        self._buffers = buffers
-        self._seed = seed
-        self._clip = clip_grad_norm
+    optimizer: torch.optim.Optimizer
+    layout: Layout
+    buffers: Buffers
+    seed: int
+    clip_grad_norm: float | None
 
     def take_gradients(self, summary: Summary, combined: Flat) -> None:
         """Put the combined gradients into `.grad`. It stays None where no shard has a gradient."""
-        count = len(self._layout.parameters)
+        count = len(self.layout.parameters)
         for parameter, view, present in zip(
-            self._layout.parameters, combined.views[:count], summary.present.tolist(), strict=True
+            self.layout.parameters, combined.views[:count], summary.present.tolist(), strict=True
         ):
             if present:
                 value = view.detach()
@@ -57,34 +47,27 @@ class OptimizerStep:
 
     def divide_buffers(self, combined: Flat, divisor: float) -> None:
         """Turn the sums of buffers into means, where the gradients are already in `.grad`."""
-        sums = combined.views[len(self._layout.parameters) :]
+        sums = combined.views[len(self.layout.parameters) :]
         if divisor != 1 and sums:
             torch._foreach_div_(sums, divisor)
 
     def apply(self, update: int, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
-        """Clip, step, and update the buffers of the model.
-
-        Args:
-            update: its number in the job.
-            summary: contains which buffers have changed.
-            combined: holds the means of floating-point buffers.
-            others: new values of the other buffers, by number.
-        """
-        if self._clip is not None:
-            nn.utils.clip_grad_norm_(self._layout.parameters, self._clip)
-        if draws_nothing(self._optimizer):
-            self._optimizer.step()
+        """Clip, step, and update the buffers of the model. `others` are new values of the other buffers, by number."""
+        if self.clip_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.layout.parameters, self.clip_grad_norm)
+        if draws_nothing(self.optimizer):
+            self.optimizer.step()
         else:
             with preserved():
                 # By update and not by rank: every member must draw the same numbers.
-                set_states(derive(self._seed, "optimizer", update))
-                self._optimizer.step()
-        first = len(self._layout.floats)
+                set_states(derive(self.seed, "optimizer", update))
+                self.optimizer.step()
+        first = len(self.layout.floats)
         if first:
             floats = np.flatnonzero(summary.changed_floats).tolist()
-            views = combined.views[len(self._layout.parameters) :]
-            self._buffers.commit(floats, [_like(views[n], self._layout.floats[n].get()) for n in floats])
-        self._buffers.commit([first + number for number in others], list(others.values()))
+            views = combined.views[len(self.layout.parameters) :]
+            self.buffers.commit(floats, [_like(views[n], self.layout.floats[n].get()) for n in floats])
+        self.buffers.commit([first + number for number in others], list(others.values()))
 
 
 def draws_nothing(optimizer: torch.optim.Optimizer) -> bool:

@@ -26,8 +26,7 @@ from edt_sdk.training.update.accuracy import count_correct, eva
 from edt_sdk.training.update.buffers import Buffers
 from edt_sdk.training.update.gradients import Arrivals, Contribution, Gradients, give
 from edt_sdk.training.update.loader import Batch
-from edt_sdk.training.update.model_facade import ModelFacade
-from edt_sdk.training.update.user_functions import LossFunction, Metric, Observer, StepFunction, plain
+from edt_sdk.training.update.user_functions import LossFunction, Metric, ModelFacade, Observer, StepFunction, plain
 
 _version = attrgetter("_version")
 
@@ -60,15 +59,9 @@ class ShardOutcome:
 class ShardRunner:
     """Runs the shards of a model.
 
-    Args:
-        layout: made from the same model and optimizer.
-        device: the inputs of the default step are moved there. A custom step gets its data on the CPU and moves them.
-        fn_step_train: `(model, data, eva, train_loader, fn_args) → (number correct, loss)`. train_loader and fn_args
-            are None.
-        metrics: functions of (outputs, labels) → number. Names come from `metric_names`.
-
-    Attributes:
-        leaves: whether gradients of several shards may accumulate in `.grad`.
+    The inputs of the default step are moved to `device`. A custom step gets its data on the CPU and moves them:
+    `fn_step_train(model, data, eva, train_loader, fn_args) → (number correct, loss)`, where the last two arguments are
+    None. `leaves` is whether gradients of several shards may accumulate in `.grad`.
     """
 
     def __init__(

@@ -27,12 +27,11 @@ from edt_sdk.training.exchange.buffer_sync import Others
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.group_exchange import Exchange
 from edt_sdk.training.exchange.header import Header, ShardStats
+from edt_sdk.training.exchange.header import exchange as exchange_records
 from edt_sdk.training.exchange.layout import Flat, Layout
-from edt_sdk.training.exchange.records import Told
 from edt_sdk.training.exchange.reduction_plan import ReductionPlan
 from edt_sdk.training.exchange.shared_exchange import SharedExchange
-from edt_sdk.training.exchange.strategy import Exchanges
-from edt_sdk.training.exchange.vectors import Vectors
+from edt_sdk.training.exchange.strategy import Exchanges, Vectors
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved
 from edt_sdk.training.state.preallocation import space_for_state
@@ -41,12 +40,14 @@ from edt_sdk.training.update.gradients import Contribution
 from edt_sdk.training.update.loader import Batch
 from edt_sdk.training.update.not_a_number import LossGuard
 from edt_sdk.training.update.optimizer_step import OptimizerStep, check_step
-from edt_sdk.training.update.remarks import remarks
 from edt_sdk.training.update.reports import Reports
 from edt_sdk.training.update.shard import ShardOutcome, ShardRunner
 from edt_sdk.training.update.user_functions import LossFunction, Metric, Observer, StepFunction, metric_names
 
 log = logging.getLogger(__name__)
+
+# The most parameters that a remark names.
+_NAMED = 5
 
 __all__ = ["Committed", "Loader", "ShardStats", "TestStep", "TrainStep", "UpdateEngine"]
 
@@ -89,21 +90,11 @@ class _Computed:
 class UpdateEngine:
     """Computes and commits the updates of a model.
 
-    Args:
-        model: moved to `device`. Put into training mode if it is in evaluation mode as a whole. Parts that the user set
-            to evaluation mode keep it.
-        optimizer: over some or all of the model's parameters. Existing state is moved along.
-        loss_function: (outputs, labels) → mean loss.
-        order: of the training samples.
-        seed: the job's. Dropout and other draws are seeded with (seed, update, shard).
-        device: where to compute.
-        fn_step_train: WMLA's custom step, see `shard.ShardRunner`.
-        metrics: functions of (outputs, labels) → number.
-        clip_grad_norm: largest norm of the combined gradient, None for no limit.
-        worker: this worker's number, sent to all members.
-        test_order: of the validation samples. `evaluate` needs it.
-        mode: "exact" or "fast".
-        nan_loss: what to do about a loss that is not finite: "warn" or "stop".
+    The model is moved to `device`, and the state of the optimizer with it. A model that is in evaluation mode as a
+    whole is put into training mode. Parts that the user set to evaluation mode keep it. The optimizer may have some of
+    the model's parameters. Dropout and other draws are seeded with (seed, update, shard). `clip_grad_norm` is the
+    largest norm of the combined gradient. `evaluate` needs `test_order`. `mode` is "exact" or "fast", and `nan_loss`,
+    about a loss that is not finite, "warn" or "stop".
 
     Raises:
         Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
@@ -148,9 +139,7 @@ class UpdateEngine:
             for line in remarks(model, self._layout, order):
                 log.info(line)
         self._buffers = Buffers(self._layout)
-        self._optimizer_step = OptimizerStep(
-            optimizer, self._layout, self._buffers, seed=seed, clip_grad_norm=clip_grad_norm
-        )
+        self._optimizer_step = OptimizerStep(optimizer, self._layout, self._buffers, seed, clip_grad_norm)
         self._runner = ShardRunner(
             model,
             optimizer,
@@ -191,12 +180,7 @@ class UpdateEngine:
         call discards the first, including its transfers. That is how an update is recomputed in another group after its
         commit failed.
 
-        Args:
-            step: the update.
-            block: this rank's shards.
-            loader: provides their batches.
-            group: the members, if they are known.
-            practice: the result will be discarded, not committed.
+        `block` are this rank's shards. The result of a `practice` is discarded, not committed.
 
         Raises:
             RuntimeError: a member is gone.
@@ -278,21 +262,13 @@ class UpdateEngine:
         self._exchanges.expect(max(1, plan.vectors), world)
 
     def meet(self, group: Group) -> None:
-        """Open the other members' windows before the first update with them. Either all members call it, or none.
-
-        Runs in another thread than the training.
-
-        Raises:
-            RuntimeError: a member is gone.
-        """
+        """Open the other members' windows before the first update with them. See `Exchanges.meet`."""
         self._exchanges.meet(group)
 
     def commit(self, group: Group, *, pending: int) -> Committed:
         """Exchange, combine and step the optimizer. The computed update becomes part of the model on every rank.
 
-        Args:
-            group: the members of this generation.
-            pending: any int, such as the newest generation this rank knows.
+        All members learn the smallest `pending`: any int, such as the newest generation that a rank knows.
 
         Raises:
             RuntimeError: a member is gone. The model is unchanged. Compute again, in another group.
@@ -315,9 +291,8 @@ class UpdateEngine:
             exchange = self._exchanges.between(group, counts, computed.vectors, computed.plan.sums)
             exchange.start_all()
         report = self._reports.of_update(computed.outcomes, pending, alone=group.world == 1)
-        told = Told(group, self._train_header, report, counts)
-        # The records of all members have arrived, so the vectors of all members are final.
-        summary = told.summary()
+        # Once the records of all members have arrived, the vectors of all members are final.
+        summary = exchange_records(group, self._train_header, report, counts)
         combined = computed.vectors[0] if exchange is None else exchange.finish()
         # The last transfer of the update. It may raise, so it comes before any change of the model.
         others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
@@ -366,7 +341,7 @@ class UpdateEngine:
             for key in self._test_order.keys(step, block):
                 seed = derive(self._seed, "test-shard", step.index, key.shard)
                 outcomes.append(self._runner.evaluate(key.shard, loader.take(key), seed=seed, observe=observe))
-        summary = Told(group, self._test_header, self._reports.of_test(outcomes, pending), counts).summary()
+        summary = exchange_records(group, self._test_header, self._reports.of_test(outcomes, pending), counts)
         return Committed(summary.shards, summary.pending)
 
     @contextmanager
@@ -397,3 +372,23 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+def remarks(model: nn.Module, layout: Layout, order: Order) -> list[str]:
+    """Return sentences for the user's log about a training that works, but perhaps not as intended."""
+    found: list[str] = []
+    owned = {id(parameter) for parameter in layout.parameters}
+    left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in owned]
+    if left:
+        names = ", ".join(left[:_NAMED]) + (", …" if len(left) > _NAMED else "")
+        found.append(
+            f"{len(left)} parameters of the model need a gradient but do not belong to the optimizer, so they are not "
+            f"trained: {names}."
+        )
+    batch = sum(order.sizes)
+    if batch > order.samples:
+        found.append(
+            f"One update takes up to {batch} samples, but the data set has only {order.samples}: each epoch is one "
+            f"update over all of them."
+        )
+    return found

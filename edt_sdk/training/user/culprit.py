@@ -21,9 +21,7 @@ _DEPTH = 30
 def find_culprit(name: str, value: object) -> tuple[str, object] | None:
     """Return the path and the innermost part that does not pickle, or None when everything pickles.
 
-    Args:
-        name: the user's name for `value`, such as "model".
-        value: the object to search.
+    The path starts with `name`, the user's name for `value`, such as "model".
     """
     if _pickles(value):
         return None

@@ -7,7 +7,8 @@ states are restored, so a validation never changes a training.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -19,34 +20,26 @@ from edt_sdk.training.state import state
 from edt_sdk.training.update.update import Loader
 
 
+@dataclass(frozen=True, slots=True)
 class TestBatches:
     """Iterates over the test set in batches `(inputs, labels)` of `batch_size`, in order, any number of times."""
 
-    __test__ = False  # pytest must not collect this class
+    __test__: ClassVar[bool] = False  # pytest must not collect this class
 
-    def __init__(self, loader: Loader, keys: Sequence[BatchKey]) -> None:
-        self._loader = loader
-        self._keys = keys
+    loader: Loader
+    keys: Sequence[BatchKey]
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self.keys)
 
     def __iter__(self) -> Iterator[Any]:
-        return (self._loader.take(key).data for key in self._keys)
+        return (self.loader.take(key).data for key in self.keys)
 
 
 def run(function: Callable[..., Any], facade: Any, model: nn.Module, batches: TestBatches, seed: int) -> float:
-    """Return the validation loss of `function(model, test_iter, fn_args)`.
+    """Return the validation loss of the user's `function(facade, batches, None)`. Unprocessable if it is no number.
 
-    Args:
-        function: the user's.
-        facade: passed as the model.
-        model: the module behind the facade.
-        batches: the test set.
-        seed: of the job. The random states do not depend on the epoch, as in the engine's own validation.
-
-    Raises:
-        Unprocessable: the result is no number.
+    The random states do not depend on the epoch, as in the engine's own validation.
     """
     flags = state.flags(model)
     before = state.own_copies(model)

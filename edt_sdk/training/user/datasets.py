@@ -17,11 +17,9 @@ from edt_sdk.schemas.errors import Unprocessable
 
 
 def open_datasets(function: Callable[[], Any], lock: Path) -> tuple[Any, Any | None]:
-    """Return the training and the validation set. The latter is None when it is missing or empty.
+    """Return the training and the validation set of the user's function. The latter is None when missing or empty.
 
-    Args:
-        function: the user's `datasets_function`. Its errors pass through.
-        lock: the lock file of this training, created when missing.
+    `lock` is the lock file of this training, created when missing. Errors of the function pass through.
 
     Raises:
         Unprocessable: the result is not two map-style data sets, or the training set is empty.

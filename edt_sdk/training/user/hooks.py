@@ -26,14 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class Hooks:
-    """Runs the callbacks of a training in one member.
+    """Runs the callbacks of a training in one member. Only rank 0's are used.
 
-    Args:
-        callbacks: as in the payload. Only rank 0's are used.
-        model: the trained module.
-        optimizer: its optimizer.
-        epochs: of the training.
-        seed: the job's.
+    `frozen` are the pickled callback objects after the last hook, for `adopt` in another member. It is None while they
+    equal the payload's, or when they cannot be pickled.
     """
 
     def __init__(
@@ -46,20 +42,14 @@ class Hooks:
         self._parameters = _identities(optimizer)
         self._trainable = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
         self._params = {"optimizer": optimizer, "epochs": epochs, "loss": None, "test_loss": None}
-        # The pickled objects after the last hook. None while they equal the payload's, or when they cannot be pickled.
-        self._frozen: bytes | None = None
-        self._ours = True  # whether `_callbacks` equal `_frozen`
+        self.frozen: bytes | None = None
+        self._ours = True  # whether `_callbacks` equal `frozen`
         self._portable = True
-
-    @property
-    def frozen(self) -> bytes | None:
-        """Return the callback objects after the last hook, for `adopt` in another member."""
-        return self._frozen
 
     def adopt(self, frozen: bytes | None) -> None:
         """Continue with the objects of another member or a checkpoint. None continues with those of the payload."""
-        if frozen != self._frozen:
-            self._frozen, self._ours = frozen, False
+        if frozen != self.frozen:
+            self.frozen, self._ours = frozen, False
 
     def tell(self, *, loss: float | None, test_loss: float | None) -> None:
         """Set `callback.params` for the next hooks: the newest mean losses, None before the first."""
@@ -68,13 +58,9 @@ class Hooks:
     def run(self, group: Group, position: int, hook: str, *arguments: Any, done: Callable[[], None]) -> None:
         """Call a hook on rank 0 and share its changes. All members call this at the same step.
 
-        Args:
-            group: of the generation.
-            position: of the step in the schedule. It seeds the random states.
-            hook: a method's name. Objects without it are skipped.
-            *arguments: its arguments.
-            done: called once in every member as soon as all changes of the hook are applied there. On rank 0 this is
-                before the other members get them, so that the loss of a member never makes the hook run twice.
+        The position of the step seeds the random states. `done` is called once in every member as soon as all changes
+        of the hook are applied there. On rank 0 this is before the other members get them, so that the loss of a member
+        never makes the hook run twice.
 
         Raises:
             RuntimeError: a member is gone. If `done` was not called, nothing has changed.
@@ -93,7 +79,7 @@ class Hooks:
         self._call(position, hook, arguments)
         self._check_parameters()
         # Freeze after every hook: callbacks may keep state, and the next rank 0 continues with these bytes.
-        known, self._frozen = self._frozen, self._freeze()
+        known, self.frozen = self.frozen, self._freeze()
         changes = self._changes(before, known) if group.world > 1 else b""
         # Done before the others get the result: a death in between must not run the hook twice here (decision 010).
         done()
@@ -101,22 +87,19 @@ class Hooks:
             group.broadcast_bytes(changes, 0)
 
     def _call(self, position: int, hook: str, arguments: tuple[Any, ...]) -> None:
-        if not self._ours and self._frozen is not None:
-            self._callbacks = thaw(self._frozen, self._model, self._optimizer, None)
+        if not self._ours and self.frozen is not None:
+            self._callbacks = thaw(self.frozen, self._model, self._optimizer, None)
         self._ours = True
         flags = state.flags(self._model)
         with preserved():
             set_states(derive(self._seed, "callback", position))
-            self._bind()
+            for callback in self._callbacks:
+                callback.params = self._params
+                callback.model = self._model
             call_all(self._callbacks, hook, *arguments)
         if not self._model.training:
             # A hook that leaves the model in evaluation mode did not intend to train in that mode.
             state.put_flags(self._model, (flags[0], state.flags(self._model)[1]))
-
-    def _bind(self) -> None:
-        for callback in self._callbacks:
-            callback.params = self._params
-            callback.model = self._model
 
     def _freeze(self) -> bytes | None:
         if not self._portable:
@@ -137,7 +120,7 @@ class Hooks:
         """Return the hook's changes. `known` are the callback objects that all members have."""
         scalars, flags = state.group_scalars(self._optimizer), state.flags(self._model)
         # Objects that have not changed are not sent again.
-        objects = None if self._frozen == known else self._frozen
+        objects = None if self.frozen == known else self.frozen
         changed = (scalars, flags, state.differing(self._model, before), objects)
         return freeze(changed, self._model, self._optimizer, None)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from edt_sdk.callbacks import LoggerCallback
@@ -31,6 +32,7 @@ class PrintingLogger(LoggerCallback):
         _print_tags(completed_batch, "test", loss, acc)
 
 
+@dataclass(slots=True)
 class RunningEpoch:
     """Accumulates the numbers of an epoch so far in the units of WMLA 1.2.
 
@@ -38,12 +40,11 @@ class RunningEpoch:
     batch of 64 is 0.036). Accuracy is a fraction.
     """
 
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.batches = 0
-        self.samples = 0
-        self._loss = 0.0
-        self._right = 0.0
+    epoch: int
+    batches: int = 0
+    samples: int = 0
+    _loss: float = 0.0
+    _right: float = 0.0
 
     def add(self, loss: float | None, accuracy: float | None, samples: int) -> None:
         """Add a finished micro-batch."""
@@ -80,12 +81,7 @@ class EpochMeans:
 
 
 class DriverLoggers:
-    """Calls the loggers of a training in the driver.
-
-    Args:
-        logger: the user's `driver_logger`, or None.
-        logger_callback: the user's `driver_logger_callback`, or None.
-    """
+    """Calls the user's `driver_logger` and `driver_logger_callback`. Either may be None."""
 
     def __init__(self, logger: Any, logger_callback: Any) -> None:
         self._old = PrintingLogger() if logger is None and logger_callback is None else logger
@@ -99,8 +95,7 @@ class DriverLoggers:
         """Call `on_train_begin`, before the first metric."""
         self._started = time.monotonic()
         print(START, flush=True)
-        call(self._old, "on_train_begin")
-        call(self._new, "on_train_begin")
+        call_all((self._old, self._new), "on_train_begin")
 
     def deliver(self, line: MetricLine) -> None:
         """Pass one line of the metrics file to every logger."""
@@ -121,8 +116,7 @@ class DriverLoggers:
 
     def end(self, epochs: int) -> None:
         """Call `on_train_end`, after the last metric."""
-        call(self._old, "on_train_end")
-        call(self._new, "on_train_end")
+        call_all((self._old, self._new), "on_train_end")
         seconds = time.monotonic() - self._started
         print(f"--------END TRAINING: completed epoch {epochs} in time {seconds:.2f} --------", flush=True)
 
@@ -146,13 +140,7 @@ class DriverLoggers:
 
 
 class WorkerLoggers:
-    """Calls the loggers of a worker with its own results, batch by batch.
-
-    Args:
-        worker: its number.
-        logger: the user's `worker_logger`, or None.
-        logger_callback: the user's `worker_logger_callback`, or None.
-    """
+    """Calls the user's `worker_logger` and `worker_logger_callback` with a worker's own results, batch by batch."""
 
     def __init__(self, worker: int, logger: Any, logger_callback: Any) -> None:
         self._worker = worker
@@ -166,8 +154,7 @@ class WorkerLoggers:
     def begin(self) -> None:
         """Call `on_train_begin`, before the first metric."""
         print(START, flush=True)
-        call(self._old, "on_train_begin")
-        call(self._new, "on_train_begin")
+        call_all((self._old, self._new), "on_train_begin")
 
     def train(
         self, epoch: int, world: int, loss: float, accuracy: float | None, samples: int, metrics: dict[str, float]
@@ -191,8 +178,7 @@ class WorkerLoggers:
 
     def end(self) -> None:
         """Call `on_train_end` when the worker leaves or the training is over."""
-        call(self._old, "on_train_end")
-        call(self._new, "on_train_end")
+        call_all((self._old, self._new), "on_train_end")
         print(f"--------END TRAINING: completed {self._batches} iterations --------", flush=True)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -17,47 +18,33 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 _NO_CONCERN = r".*(optimizer\.step\(\)` has been overridden|lr_scheduler\.step\(\)` before `optimizer\.step\(\))"
 
 
+@dataclass(frozen=True, slots=True)
 class LearningRate:
-    """Wraps the scheduler of a training in one member.
+    """Wraps the scheduler of a training in one member. It steps `every` "update" or "epoch", or never if it is None."""
 
-    Args:
-        scheduler: the user's. With None nothing ever happens.
-        every: "update" or "epoch", the interval of its steps.
-    """
-
-    def __init__(self, scheduler: Any, every: str) -> None:
-        self._scheduler = scheduler
-        self._every = every
-
-    def updated(self, loss: float, test_loss: float | None) -> None:
-        """Step after a committed update, with its mean loss and that of the last validation."""
-        if self._every == "update":
-            self._step(loss, test_loss)
-
-    def ended_epoch(self, loss: float | None, test_loss: float | None) -> None:
-        """Step after an epoch, with the mean loss over its samples and that of the last validation."""
-        if self._every == "epoch":
-            self._step(loss, test_loss)
+    scheduler: Any
+    every: str
 
     def state(self) -> dict[str, Any] | None:
         """Return the state that another member needs to continue, None without a scheduler."""
-        return None if self._scheduler is None else dict(self._scheduler.state_dict())
+        return None if self.scheduler is None else dict(self.scheduler.state_dict())
 
     def restore(self, state: dict[str, Any] | None) -> None:
         """Continue from `state`."""
-        if self._scheduler is not None and state is not None:
+        if self.scheduler is not None and state is not None:
             # A copy, because some schedulers modify the dictionary they load or keep its lists.
-            self._scheduler.load_state_dict(copy.deepcopy(state))
+            self.scheduler.load_state_dict(copy.deepcopy(state))
 
-    def _step(self, loss: float | None, test_loss: float | None) -> None:
-        if self._scheduler is None:
+    def step(self, after: str, loss: float | None, test_loss: float | None) -> None:
+        """Step after an "update" or an "epoch", with its mean loss and that of the last validation."""
+        if self.scheduler is None or after != self.every:
             return
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_NO_CONCERN, category=UserWarning)
-            if isinstance(self._scheduler, ReduceLROnPlateau):
+            if isinstance(self.scheduler, ReduceLROnPlateau):
                 # The validation loss where there is one: a plateau of the training loss alone would hide overfitting.
                 known = loss if test_loss is None else test_loss
                 if known is not None:
-                    self._scheduler.step(known)
+                    self.scheduler.step(known)
             else:
-                self._scheduler.step()
+                self.scheduler.step()

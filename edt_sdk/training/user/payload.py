@@ -4,16 +4,24 @@ The file is a JSON line (format, Python and torch version), then a single cloudp
 identity of objects: the receiver's optimizer holds the parameters of the receiver's model. The header line is read
 first, so that another Python minor version gives a clear error instead of a crash in the unpickler. The file is written
 atomically with mode 0600. It never contains the driver's logger.
+
+Modules below the submitted code, the kernel's working directory, or a folder that the script put on `sys.path` travel
+by value inside the pickle. The worker then needs no copy of the folder, and globals that the script set before
+`train()` arrive with the module. Installed packages and this package never travel, even if an environment lies inside
+such a folder.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -23,11 +31,15 @@ from torch import nn
 
 from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.training.state import previous_version as former
-from edt_sdk.training.user.by_value import by_value
 from edt_sdk.training.user.culprit import find_culprit
 
 FORMAT = 1
 _LONGEST_HEADER = 4096
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_LIBRARIES = tuple(
+    {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_OURS = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +106,7 @@ def python_version() -> str:
 
 
 def pack(training: Training, roots: Sequence[Path]) -> bytes:
-    """Return the content of the file.
-
-    Args:
-        training: the objects to pack.
-        roots: folders of modules that travel by value: the submitted code, or the kernel's working directory.
-
-    Raises:
-        Unprocessable: a part cannot be pickled. The message names it.
-    """
+    """Return the content of the file. Modules below `roots` travel by value. Raises what `dump` raises."""
     parts = {field.name: getattr(training, field.name) for field in fields(training)}
     # Options as plain data, so that the path of their class does not become part of the file.
     return dump({**parts, "options": asdict(training.options)}, roots)
@@ -121,6 +125,43 @@ def dump(parts: Mapping[str, Any], roots: Sequence[Path]) -> bytes:
             raise _cannot_pickle(parts, error) from error
     header = PayloadHeader(edt_payload=FORMAT, python=python_version(), torch=str(torch.__version__))
     return msgspec.json.encode(header) + b"\n" + pickled
+
+
+@contextmanager
+def by_value(roots: Sequence[Path]) -> Iterator[None]:
+    """Make cloudpickle store functions and classes of loaded modules below `roots` by value inside the block."""
+    before = cloudpickle.list_registry_pickle_by_value()
+    registered: list[ModuleType] = []
+    try:
+        for module in modules_below(roots):
+            if module.__name__ not in before:
+                cloudpickle.register_pickle_by_value(module)
+                registered.append(module)
+        yield
+    finally:
+        for module in registered:
+            # Undone afterwards: the registry is global, and the user's own pickles must not change.
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def modules_below(roots: Sequence[Path]) -> list[ModuleType]:
+    """Return the loaded modules with a file below one of these folders, except `__main__`, which is always by value."""
+    resolved = [root.resolve() for root in roots]
+    found = []
+    # A copy of the list, because resolving a lazy module may import others.
+    for name, module in list(sys.modules.items()):
+        origin = getattr(module, "__file__", None)
+        if not isinstance(module, ModuleType) or not isinstance(origin, str) or not os.path.isabs(origin):
+            continue
+        # cloudpickle looks modules up by their own name, so an alias in sys.modules cannot be registered.
+        if module.__name__ != name or name == "__main__":
+            continue
+        path = Path(origin).resolve()
+        if _INSTALLED.intersection(path.parts) or any(path.is_relative_to(p) for p in (*_LIBRARIES, _OURS)):
+            continue
+        if any(path.is_relative_to(root) for root in resolved):
+            found.append(module)
+    return found
 
 
 def write(path: Path, data: bytes) -> None:
@@ -153,7 +194,7 @@ def load(path: Path) -> dict[str, Any]:
         Unprocessable: the file is no payload, is from another Python minor version, or cannot be unpickled here.
     """
     with path.open("rb") as file:
-        check_header(file.readline(_LONGEST_HEADER))
+        _check_header(file.readline(_LONGEST_HEADER))
         try:
             parts: dict[str, Any] = former.Unpickler(file).load()
         except Exception as error:  # unpickling imports and runs the user's modules
@@ -164,8 +205,8 @@ def load(path: Path) -> dict[str, Any]:
     return parts
 
 
-def check_header(line: bytes) -> PayloadHeader:
-    """Return the header if this interpreter may unpickle the rest, else raise Unprocessable."""
+def _check_header(line: bytes) -> None:
+    """Raise Unprocessable unless this interpreter may unpickle the rest."""
     try:
         header = msgspec.json.decode(line, type=PayloadHeader)
     except msgspec.DecodeError:
@@ -182,7 +223,6 @@ def check_header(line: bytes) -> PayloadHeader:
             hint=f"Submit from a kernel with Python {python_version()}, or run jobs in Python {header.python}.",
             python=header.python,
         )
-    return header
 
 
 def _cannot_pickle(parts: Mapping[str, Any], error: Exception) -> EdtError:

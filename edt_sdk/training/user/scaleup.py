@@ -13,14 +13,7 @@ from typing import Any
 
 
 class ScaleUp:
-    """Tracks the maximum number of workers of a training from epoch to epoch.
-
-    Args:
-        function: the user's, or None.
-        most: V.
-        epochs: of the training.
-        tell: a callback that writes a sentence to the log.
-    """
+    """Tracks the maximum number of workers of a training from epoch to epoch. `most` is V, `tell` writes to the log."""
 
     def __init__(
         self, function: Callable[..., Any] | None, most: int, epochs: int, tell: Callable[[str], None]
@@ -33,10 +26,7 @@ class ScaleUp:
         self._epoch = -1
 
     def begin(self, epoch: int) -> int | None:
-        """Return the new maximum, None if it did not change.
-
-        Calls the function once per epoch, never for past epochs.
-        """
+        """Return the new maximum, None if it did not change. Call the function once per epoch, never for past ones."""
         # The line of the last update leads to an epoch after the last one, which does not exist.
         if self._function is None or not self._epoch < epoch < self._epochs:
             return None

@@ -30,14 +30,9 @@ from edt_sdk.training.validation.tally import Tally, Wanted, portable, received,
 
 
 class ValidationPass:
-    """Counts outputs during a pass over the test data.
+    """Counts outputs during a pass over the test data. `seen` are this member's counts of this step.
 
-    Args:
-        validates: the user's request.
-        training: its loss function shows how to read the outputs.
-        samples: number of test samples.
-        paths: of the validation job.
-        device: of the model.
+    The loss function of the training shows how to read the outputs.
     """
 
     def __init__(
@@ -48,31 +43,23 @@ class ValidationPass:
         self._samples = samples
         self._paths = paths
         self._device = device
-        self._seen = Tally()
+        self.seen = Tally()
 
     def begin(self) -> None:
         """Start a step, and forget the counts of an attempt that failed."""
-        self._seen = Tally()
+        self.seen = Tally()
 
     def observe(self, outputs: Any, labels: Any) -> None:
-        """Count a batch of this member.
-
-        Raises:
-            Unprocessable: a metric makes no sense for the batch.
-        """
+        """Count a batch of this member. Unprocessable when a metric makes no sense for the batch."""
         if self._wanted.anything:
-            self._seen = self._seen + tally(outputs, labels, self._wanted)
+            self.seen = self.seen + tally(outputs, labels, self._wanted)
 
     def together(self, group: Group) -> Tally:
-        """Exchange the counts of this step, and return the sum over all members.
-
-        Raises:
-            RuntimeError: a member is gone.
-        """
+        """Exchange the counts of this step, and return the sum over all members."""
         # All members have the same request, so all skip the exchange or none does.
         if group.world == 1 or not self._wanted.anything:
-            return self._seen
-        own = pickle.dumps(portable(self._seen))
+            return self.seen
+        own = pickle.dumps(portable(self.seen))
         # Broadcasts and no all-gather: the size of the counts is not known in advance, so each broadcast sends its
         # length.
         parts = [
@@ -100,11 +87,6 @@ class ValidationPass:
             self.observe(model(features), labels)
         return 0.0
 
-    @property
-    def seen(self) -> Tally:
-        """Return this member's counts of this step."""
-        return self._seen
-
     def totals(self, totals: Totals, counts: Tally) -> Totals:
         """Return the totals with the counted accuracy where the engine has none, or where outputs are binary."""
         if counts.accuracy is None or (totals.right is not None and not counts.binary):
@@ -112,11 +94,7 @@ class ValidationPass:
         return replace(totals, right=counts.accuracy * totals.samples)
 
     def write(self, totals: Totals, counts: Tally) -> None:
-        """Write `validation.json` into RESULT_DIR atomically.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Write `validation.json` into RESULT_DIR atomically."""
         durable.write(
             self._paths.validation,
             lambda file: file.write(msgspec.json.format(msgspec.json.encode(self._result(totals, counts)), indent=1)),
@@ -145,11 +123,7 @@ class ValidationPass:
 
 
 def validation_pass(job: JobContext, training: Training, samples: int, device: torch.device) -> ValidationPass | None:
-    """Return the validation of this job, None for a job that trains.
-
-    Raises:
-        Unprocessable: there are no test data.
-    """
+    """Return the validation of this job, None for a job that trains. Unprocessable when there are no test data."""
     if job.validates is None:
         return None
     if not samples:

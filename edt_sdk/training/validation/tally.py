@@ -20,6 +20,7 @@ from torch import Tensor
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.validation import DEFAULT_THRESHOLD, ClassScores, top_of
+from edt_sdk.training.update.accuracy import class_dimension
 
 Counts = npt.NDArray[np.int64]
 MOST_CLASSES = 1000
@@ -74,11 +75,7 @@ class Tally:
     confusion: Counts | None = None
 
     def __add__(self, other: Tally) -> Tally:
-        """Return the sum of both.
-
-        Raises:
-            Unprocessable: their numbers of classes differ.
-        """
+        """Return the sum of both. Unprocessable when their numbers of classes differ."""
         # A member without samples in this step has counted nothing and knows no number of classes.
         if not self.classes or not other.classes:
             return self if self.classes else other
@@ -177,10 +174,7 @@ def tally(outputs: Any, labels: Any, wanted: Wanted) -> Tally:
         outputs: scores of classes [n, classes, …] or [n, …, classes], or a single score for each label.
         labels: whole numbers [n, …], of which negative ones are padding and do not count. Where outputs are a single
             score for each label, 0 and 1 of any type.
-        wanted: what is counted.
-
-    Raises:
-        Unprocessable: outputs are no scores of classes, or a wanted metric makes no sense for them.
+        wanted: what is counted. Unprocessable when a metric makes no sense for these outputs.
     """
     if not isinstance(outputs, Tensor) or not isinstance(labels, Tensor):
         raise _no_classes(outputs, labels, wanted)
@@ -230,17 +224,10 @@ def _binary(outputs: Tensor, labels: Tensor, wanted: Wanted, *, logits: bool) ->
 
 def _flat(outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return scores [labels, classes] and labels without padding, None where shapes or types do not fit."""
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or outputs.dim() < 2:
+    dimension = class_dimension(outputs, labels)
+    if dimension is None or outputs.shape[dimension] < 2:
         return None
-    # Where both forms fit, the classes are in dimension 1, as in torch's cross entropy.
-    if outputs.shape[:1] + outputs.shape[2:] == labels.shape:
-        scores = outputs.movedim(1, -1)
-    elif outputs.shape[:-1] == labels.shape:
-        scores = outputs
-    else:
-        return None
-    if scores.shape[-1] < 2:
-        return None
+    scores = outputs.movedim(dimension, -1)
     truth = labels.reshape(-1)
     valid = truth >= 0
     return scores.reshape(-1, scores.shape[-1])[valid], truth[valid]

@@ -1,4 +1,4 @@
-"""Hold the parts of a training: its data, and the files and connections around it. Nothing is decided here."""
+"""Hold the parts of a training: its data, its engine, and the files and connections around it."""
 
 from __future__ import annotations
 
@@ -28,46 +28,30 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """Holds what a training reads from and writes to.
-
-    Attributes:
-        number: of the training within the job.
-        payload: the file of the training, in case its initial state is needed again.
-        warm_start: `.pth` file with the weights to start from, None for the payload's.
-        export: folder for an ONNX file of the trained model, None for none.
-    """
-
-    number: int
-    link: Link
-    recorder: Recorder
-    keeper: Keeper
-    loggers: WorkerLoggers
-    payload: Path
-    warm_start: Path | None
-    export: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TrainingParts:
     """Holds everything that one worker needs for one training.
 
     Attributes:
         training: from the payload. The engine uses its model and its optimizer.
-        seed: the job's.
-        data: samples and their order.
-        engine: computes and commits.
-        endpoint: this worker's.
-        environment: what it reads from and writes to.
-        heartbeat: wraps the loader of `data`.
-        validation_pass: counts outputs in a validation job. None in a training.
+        number: of the training within the job.
+        payload: the file of the training, in case its initial state is needed again.
+        warm_start: `.pth` file with the weights to start from, None for the payload's.
+        export: folder for an ONNX file of the trained model, None for none.
+        validation_pass: None unless the job is a validation.
     """
 
     training: Training
+    number: int
     seed: int
     data: Data
     engine: UpdateEngine
     endpoint: Endpoint
-    environment: Environment
+    link: Link
     heartbeat: Heartbeat
-    validation_pass: ValidationPass | None = None
+    recorder: Recorder
+    keeper: Keeper
+    loggers: WorkerLoggers
+    payload: Path
+    warm_start: Path | None
+    export: Path | None
+    validation_pass: ValidationPass | None
