@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Request, ViewportSize, expect, sync_playwright
 
 import hatch_build
 from edt_sdk.schemas.errors import Conflict, NotFound
@@ -26,6 +26,7 @@ from edt_sdk.testing import LocalServer
 from tests.browser.screen import PATIENCE, Screen
 
 BASE = "/u/ann%40example/"
+SIZE: ViewportSize = {"width": 1400, "height": 860}
 ZONE = "Europe/Berlin"  # of the browser, and of kernels
 # Tests run commands by their names, and see when everything is in its place.
 EXPOSED = {f"{app}.expose_app_in_browser": True for app in ("LabApp", "JupyterNotebookApp")}
@@ -147,13 +148,11 @@ def server(start_server) -> Iterator[LocalServer]:
         running.stop()
 
 
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A fresh profile that cannot reach anything but this machine; a request to elsewhere fails the test."""
-    made = browser.new_context(
-        viewport={"width": 1400, "height": 860}, locale="en-GB", timezone_id=ZONE, accept_downloads=True
-    )
-    made.set_default_timeout(PATIENCE)
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Iterator[Page]:
+    """A fresh profile for the tests of one file; a request to another machine fails the last of them."""
+    context = browser.new_context(viewport=SIZE, locale="en-GB", timezone_id=ZONE, accept_downloads=True)
+    context.set_default_timeout(PATIENCE)
     outside: list[str] = []
 
     # Listening and not `route`, which would ask this process about each request, and switch the browser's cache off.
@@ -162,20 +161,27 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
         if parts.scheme in ("http", "https") and parts.hostname != "127.0.0.1":
             outside.append(request.url)
 
-    made.on("request", note)
-    made.grant_permissions(["clipboard-read", "clipboard-write"])
-    yield made
-    made.close()
+    context.on("request", note)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    yield context.new_page()
+    context.close()
     assert outside == []
 
 
 @pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
-    """One tab; an error that nobody caught in our code fails the test."""
-    made = context.new_page()
+def page(window: Page) -> Iterator[Page]:
+    """The tab, as large and as connected as at first; an error in our code that is not caught fails the test."""
     errors: list[str] = []
-    made.on("pageerror", lambda error: errors.append(f"{error.message}\n{error.stack}"))
-    yield made
+
+    def note(error: Error) -> None:
+        errors.append(f"{error.message}\n{error.stack}")
+
+    window.on("pageerror", note)
+    yield window
+    window.remove_listener("pageerror", note)
+    window.unroute_all()
+    window.context.set_offline(False)
+    window.set_viewport_size(SIZE)
     assert [error for error in errors if "jupyter-edt" in error] == []
 
 
