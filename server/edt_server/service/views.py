@@ -10,7 +10,7 @@ import msgspec
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import JobProgress, JobSpec, JobView
+from edt_sdk.schemas.job import SCHEDULED, JobProgress, JobSettings, JobSpec, JobView
 from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.ledger import Ledger
@@ -66,12 +66,17 @@ def job_view(
     )
 
 
+# Other users may know what divides the slots, and no other setting, also none that is added one day.
+_PRIVATE_SETTINGS = {
+    field.name: field.default for field in msgspec.structs.fields(JobSettings) if field.name not in SCHEDULED
+}
+
+
 def public_view(view: JobView) -> JobView:
     """Return the view of another user's job: its part in sharing the slots, nothing of its work."""
     return msgspec.structs.replace(
         view,
-        notes="",
-        tags=(),
+        **_PRIVATE_SETTINGS,
         seed=0,
         main="",
         args=(),
