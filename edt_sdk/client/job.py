@@ -7,7 +7,6 @@ It holds an id, a connection and the last view of the job. The state itself is o
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -32,17 +31,14 @@ from edt_sdk.http.following import follow as follow_stream
 from edt_sdk.schemas.errors import (
     EdtError,
     InvalidRequest,
-    JobFailed,
-    NotAllowed,
     NotFound,
     ServerUnreachable,
-    WaitTimeout,
 )
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import CLONEABLE, JobPatch, JobResume, JobState, JobView, tags_of
 from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
-from edt_sdk.waiting.waiting import ProgressLine, fetch, in_thread, sight_lost, watch
+from edt_sdk.waiting.waiting import fetch, in_thread, raise_unless_finished, wait_for
 
 if TYPE_CHECKING:
     import torch
@@ -169,50 +165,8 @@ class Job:
         return in_thread(lambda stop: self._wait(None, progress=False, stop=stop)).__await__()
 
     def _wait(self, timeout: float | None, *, progress: bool, stop: threading.Event | None = None) -> Job:
-        # Monotonic, because a wall clock that is set would move the deadline.
-        deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
-        line = ProgressLine() if progress else None
-        away = line.away if line is not None else lambda lost: None
-        try:
-            # None is a sign of life between two changes. `watch` retries a lost connection by itself.
-            for view in watch(self._connection, self.id, stop=stop, deadline=deadline, away=away):
-                if view is not None:
-                    self.saw(view)
-                if line is not None:
-                    line.show(view)
-        except KeyboardInterrupt:
-            print(
-                f"\nStopped waiting. Job {self.id} goes on; wait again with job.wait(), end it with job.stop().",
-                file=sys.stderr,
-            )
-            # The interrupt must still stop the cell or script. It only does not stop the job.
-            raise KeyboardInterrupt from None
-        except (ServerUnreachable, NotAllowed) as lost:
-            raise sight_lost(lost, self.id) from None
-        finally:
-            if line is not None:
-                line.close()
-        return self._ended(timeout)
-
-    def _ended(self, timeout: float | None) -> Job:
-        view = self.view
-        if not view.state.final:
-            suspended = view.state is JobState.SUSPENDED
-            raise WaitTimeout(
-                f"Job {self.id} is still {view.state} after {timeout or 0:g} s.",
-                hint="job.resume() lets it go on, or at a shell: edt resume " + self.id
-                if suspended
-                else "It goes on; wait again, or end it with job.stop().",
-                job=self.id,
-                state=view.state.value,
-            )
-        if view.state is not JobState.FINISHED:
-            raise JobFailed(
-                f"Job {self.id} ({view.name}) ended as {view.state}: {view.message.strip() or 'no message'}\n"
-                f"Every line it wrote: job.logs(), or at a shell: edt logs {self.id}",
-                job=self.id,
-                state=view.state.value,
-            )
+        wait_for(self._connection, self.id, self.saw, timeout=timeout, progress=progress, stop=stop)
+        raise_unless_finished(self.view, timeout)
         return self
 
     # --- reading ------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from edt_sdk.formatting.number_words import clock, zone
 from edt_sdk.http.connection import Connection
 from edt_sdk.http.following import PATIENCE, UNNOTICED, Pause, follow, over
 from edt_sdk.packing.upload import PROGRESS_AFTER, QUIET_VARIABLE
-from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
-from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.errors import EdtError, JobFailed, NotAllowed, ServerUnreachable, WaitTimeout
+from edt_sdk.schemas.job import JobState, JobView
 
 T = TypeVar("T")
 
@@ -65,6 +65,66 @@ def watch(
                     return
         if over(stop, deadline):
             return
+
+
+def wait_for(
+    connection: Connection,
+    job_id: str,
+    saw: Callable[[JobView], None],
+    *,
+    timeout: float | None,
+    progress: bool,
+    stop: threading.Event | None = None,
+) -> None:
+    """Hand each view of the job to `saw` until it has ended, `timeout` seconds are over or `stop` is set.
+
+    Raises:
+        ServerUnreachable, NotAllowed: with the words for a waiting user.
+    """
+    # Monotonic, because a wall clock that is set would move the deadline.
+    deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
+    line = ProgressLine() if progress else None
+    away = line.away if line is not None else lambda lost: None
+    try:
+        # None is a sign of life between two changes. `watch` retries a lost connection by itself.
+        for view in watch(connection, job_id, stop=stop, deadline=deadline, away=away):
+            if view is not None:
+                saw(view)
+            if line is not None:
+                line.show(view)
+    except KeyboardInterrupt:
+        print(
+            f"\nStopped waiting. Job {job_id} goes on; wait again with job.wait(), end it with job.stop().",
+            file=sys.stderr,
+        )
+        # The interrupt must still stop the cell or script. It only does not stop the job.
+        raise KeyboardInterrupt from None
+    except (ServerUnreachable, NotAllowed) as lost:
+        raise sight_lost(lost, job_id) from None
+    finally:
+        if line is not None:
+            line.close()
+
+
+def raise_unless_finished(view: JobView, timeout: float | None) -> None:
+    """Raise WaitTimeout for a job that has not ended after `timeout` seconds, and JobFailed for one that failed."""
+    if not view.state.final:
+        suspended = view.state is JobState.SUSPENDED
+        raise WaitTimeout(
+            f"Job {view.id} is still {view.state} after {timeout or 0:g} s.",
+            hint="job.resume() lets it go on, or at a shell: edt resume " + view.id
+            if suspended
+            else "It goes on; wait again, or end it with job.stop().",
+            job=view.id,
+            state=view.state.value,
+        )
+    if view.state is not JobState.FINISHED:
+        raise JobFailed(
+            f"Job {view.id} ({view.name}) ended as {view.state}: {view.message.strip() or 'no message'}\n"
+            f"Every line it wrote: job.logs(), or at a shell: edt logs {view.id}",
+            job=view.id,
+            state=view.state.value,
+        )
 
 
 def away_words(lost: ServerUnreachable, since: float) -> str:

@@ -89,7 +89,7 @@ def test_ctrl_c_stops_waiting_only(peer, job, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("edt_sdk.client.job.watch", interrupted)
+    monkeypatch.setattr("edt_sdk.waiting.waiting.watch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         job.wait()
     assert "goes on" in capsys.readouterr().err
