@@ -7,7 +7,7 @@ from jupyter_server.auth import Authorizer, IdentityProvider, User
 from tornado.web import RequestHandler
 
 from edt_jupyter.wmla.routes import FAMILIES, ROUTES, handlers
-from tests.jupyter.test_wmla_logon import ask  # noqa: F401
+from tests.jupyter.wmla.test_logon import ask  # noqa: F401
 
 DLI = "/platform/rest/deeplearning/v1"
 CONDUCTOR = "/platform/rest/conductor/v1"

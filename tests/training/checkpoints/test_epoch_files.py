@@ -22,10 +22,10 @@ from edt_sdk.schemas.wire.saved import read_header
 from edt_sdk.training.records.lines import epoch_ended
 from edt_sdk.training.sampling.schedule import Cursor, EpochEnd, Schedule
 from edt_sdk.training.user.payload import Training
-from tests.training import test_recovery as recovery
+from tests.training.member import test_recovery as recovery
+from tests.training.member.test_loop import lines
+from tests.training.member.test_recovery import HERE, UPDATES
 from tests.training.stand_in import DEADLINE, StandIn
-from tests.training.test_loop import lines
-from tests.training.test_recovery import HERE, UPDATES
 from tests.waiting import until
 
 EPOCH = 2  # checkpoint_freq of these trainings, and so the only epoch with files

@@ -22,11 +22,11 @@ from edt_sdk.callbacks import Callback
 from edt_sdk.schemas.wire import link as wire
 from edt_sdk.schemas.wire.pulse import Phase, read
 from edt_sdk.training.user.payload import Training, TrainOptions
+from tests.training.member.test_loop import hash_of, lines
 from tests.training.stand_in import DEADLINE, StandIn
-from tests.training.test_loop import hash_of, lines
 from tests.waiting import until
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SAMPLES, EPOCHS, UPDATES = 32, 3, 12
 
 

@@ -10,7 +10,7 @@ from edt_sdk.training.member.training_state import TrainingState, beginning
 from edt_sdk.training.sampling.schedule import Schedule
 from edt_sdk.training.update.totals import Totals
 from edt_sdk.training.user.payload import Training
-from tests.training import test_recovery as recovery
+from tests.training.member import test_recovery as recovery
 
 SCHEDULE = Schedule(epochs=3, updates_per_epoch=4)
 

@@ -22,7 +22,7 @@ from edt_sdk.schemas.wire import link as wire
 from edt_sdk.training.user.payload import Training, TrainOptions
 from tests.training.stand_in import DEADLINE, StandIn
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SAMPLES, TESTS, SHARDS, BATCH, EPOCHS = 53, 43, 4, 3, 6
 
 

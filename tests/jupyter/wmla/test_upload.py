@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.jupyter.test_wmla_logon import ask  # noqa: F401
+from tests.jupyter.wmla.test_logon import ask  # noqa: F401
 from tests.packages import packed
 
 EXECS = "platform/rest/deeplearning/v1/execs"
