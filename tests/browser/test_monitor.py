@@ -146,7 +146,7 @@ def test_without_its_kernel_the_card_is_there_instead_of_dead_widgets(screen, se
 
 
 @pytest.mark.parametrize("reloaded", [False, True])
-def test_a_cleared_cell_asks_for_nothing_any_more(screen, ending, reloaded):
+def test_a_cleared_cell_asks_for_nothing_any_more(screen, monitored, reloaded):
     if reloaded:
         screen.save()
         screen.page.reload()
