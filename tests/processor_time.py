@@ -34,7 +34,7 @@ class ProcessorTime:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Enter the group of the test's file before its fixtures start anything."""
-        self._enter(str(item.path.relative_to(item.config.rootpath)))
+        self._enter(os.path.relpath(item.path, item.config.rootpath))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the seconds of each file, and of each folder."""

@@ -45,7 +45,7 @@ CONTENTS = {
     "form": ".jp-edt-train aside",
     "cluster": ".jp-edt-cluster h3",
     "catalogue": ".jp-edt-catalogue .jp-edt-empty",
-    "compare": ".jp-edt-compare-result [role=img]",
+    "compare": ".jp-edt-compare-result .jp-edt-empty",
 }
 
 
@@ -214,7 +214,9 @@ def test_a_server_that_is_gone_and_comes_back(world: World, desk: Desk, told):
             expect(found).to_contain_text("live")
         elif surface != "panel":
             desk.returns()
-            if surface != "form":  # what was refused stays until it is sent again
+            if surface == "form":  # what was refused stays until it is sent again
+                expect(found).to_contain_text("It would start at once")
+            else:
                 expect(desk.page.locator(SENTENCES[surface]).locator("visible=true")).to_have_count(0)
         # Which files are packed with a script is another test's.
         told(surface, "back", found.inner_text().partition("Packed")[0] or str(found.get_attribute("aria-label")))

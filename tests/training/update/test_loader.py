@@ -16,6 +16,7 @@ from torch.utils.data import get_worker_info
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.sampling.order import TEST, TRAIN, BatchKey, Order
 from edt_sdk.training.update.loader import ShardLoader
+from tests.training.numeric_job import steps_of
 
 PR_GET_PDEATHSIG = 2
 
@@ -53,7 +54,7 @@ ORDER = Order(100, (6, 6, 6), 6, 3, 2)
 
 
 def run(loader_workers, collate=None):
-    keys = [k for update in range(4) for k in ORDER.keys(ORDER.step(update), range(3))]
+    keys = [k for step in steps_of(ORDER)[:4] for k in ORDER.keys(step, range(3))]
     tests = [key(0, range(5), kind=TEST, epoch=epoch) for epoch in range(2)]
     with ShardLoader(Augmented(), collate, 5, loader_workers, test_dataset=Augmented()) as loader:
         loader.plan([*keys, *tests])

@@ -8,6 +8,7 @@ import type { FormEvent, ReactElement, ReactNode } from 'react';
 
 import type { Contents } from '@jupyterlab/services';
 
+import { ApiError, LOGGED_OUT } from '../api';
 import { useEdt } from '../page/surroundings';
 import { explain } from '../page/explain';
 import type { Explained } from '../page/explain';
@@ -26,6 +27,8 @@ import type { IInterpreters } from './pythons';
 import { SourceField } from './source_field';
 
 const PAUSE = 400;
+/** Milliseconds until a server that did not answer is asked for the preview again. */
+const AGAIN = 3000;
 const CODE_HINTS: Record<string, string> = {
   job: 'The server has kept it, whatever has become of the files since.',
   files: 'Packed anew, as it is now.'
@@ -312,22 +315,25 @@ function usePreview(body: string): { value: IPreview | null; fresh: boolean; err
       return;
     }
     let over = false;
-    const timer = window.setTimeout(() => {
-      api
-        .request<IPreview>('previews', {}, 'POST', JSON.parse(body))
-        .then(answer => {
-          if (!over) {
-            setValue(answer);
-            setAnswered(body);
+    const ask = async (): Promise<void> => {
+      try {
+        const answer = await api.request<IPreview>('previews', {}, 'POST', JSON.parse(body));
+        if (!over) {
+          setValue(answer);
+          setAnswered(body);
+          setError(NEVER);
+        }
+      } catch (thrown) {
+        if (!over) {
+          setValue(null);
+          setError(explain(thrown));
+          if (thrown instanceof ApiError && (thrown.unreachable || thrown.code === LOGGED_OUT)) {
+            timer = window.setTimeout(() => void ask(), AGAIN);
           }
-        })
-        .catch((thrown: unknown) => {
-          if (!over) {
-            setValue(null);
-            setError(explain(thrown));
-          }
-        });
-    }, PAUSE);
+        }
+      }
+    };
+    let timer = window.setTimeout(() => void ask(), PAUSE);
     return () => {
       over = true;
       window.clearTimeout(timer);
