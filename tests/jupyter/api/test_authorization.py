@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from jupyter_server.auth import Authorizer, IdentityProvider, User
+from jupyter_server.auth import Authorizer
 from tornado.httpclient import HTTPClientError
 
 from edt_jupyter.api.routes import ROUTES, handlers
 from edt_jupyter.http.base import EdtHandler
+from tests.jupyter.users import Tokens
 
 # What each operation must ask for: the table of 1.0's decorators, written out here a second time on purpose.
 DECLARED = {
@@ -165,16 +166,6 @@ async def test_a_method_without_an_entry_is_refused(edt, jp_fetch, jp_base_url, 
 async def test_jupyter_finds_every_method_authenticated(edt):
     check = edt.serverapp.web_app._check_handler_auth
     assert [found for pattern, handler in handlers() for found in check(pattern, handler)] == []
-
-
-class Tokens(IdentityProvider):
-    """A token for each user: the token is "<name>-secret"."""
-
-    def get_user(self, handler):
-        token = handler.request.headers.get("Authorization", "").removeprefix("token ")
-        name, _, secret = token.rpartition("-")
-        handler._token_authenticated = True
-        return User(username=name) if name and secret == "secret" else None
 
 
 class TestSomebodyElse:

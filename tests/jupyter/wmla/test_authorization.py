@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_server.auth import Authorizer, IdentityProvider, User
+from jupyter_server.auth import Authorizer
 from tornado.web import RequestHandler
 
 from edt_jupyter.wmla.routes import FAMILIES, ROUTES, handlers
+from tests.jupyter.users import Tokens
 from tests.jupyter.wmla.test_logon import ask  # noqa: F401
 
 DLI = "/platform/rest/deeplearning/v1"
@@ -166,16 +167,6 @@ class TestRecorded:
     async def test_jupyter_finds_every_method_authenticated(self, edt):
         check = edt.serverapp.web_app._check_handler_auth
         assert [found for pattern, handler in handlers() for found in check(pattern, handler)] == []
-
-
-class Tokens(IdentityProvider):
-    """A token for each user: the token is "<name>-secret"."""
-
-    def get_user(self, handler):
-        token = handler.request.headers.get("Authorization", "").removeprefix("token ")
-        name, _, secret = token.rpartition("-")
-        handler._token_authenticated = True
-        return User(username=name) if name and secret == "secret" else None
 
 
 class TestSomebodyElse:

@@ -1,0 +1,15 @@
+"""An identity provider of several users, for tests of what one user may do with the things of another."""
+
+from __future__ import annotations
+
+from jupyter_server.auth import IdentityProvider, User
+
+
+class Tokens(IdentityProvider):
+    """A token for each user: the token is "<name>-secret"."""
+
+    def get_user(self, handler):
+        token = handler.request.headers.get("Authorization", "").removeprefix("token ")
+        name, _, secret = token.rpartition("-")
+        handler._token_authenticated = True
+        return User(username=name) if name and secret == "secret" else None
