@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from jupyter_server.auth import IdentityProvider, User
 
 
@@ -13,3 +14,16 @@ class Tokens(IdentityProvider):
         name, _, secret = token.rpartition("-")
         handler._token_authenticated = True
         return User(username=name) if name and secret == "secret" else None
+
+
+class AsAnn:
+    """Base of tests on a server of several users, whose requests are ann's unless they say otherwise."""
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config):
+        jp_server_config["ServerApp"]["identity_provider_class"] = Tokens
+        return jp_server_config
+
+    @pytest.fixture
+    def jp_auth_header(self):
+        return {"Authorization": "token ann-secret"}

@@ -10,7 +10,7 @@ from tornado.httpclient import HTTPClientError
 
 from edt_jupyter.api.routes import ROUTES, handlers
 from edt_jupyter.http.base import EdtHandler
-from tests.jupyter.users import Tokens
+from tests.jupyter.users import AsAnn
 
 # What each operation must ask for: the table of 1.0's decorators, written out here a second time on purpose.
 DECLARED = {
@@ -168,16 +168,7 @@ async def test_jupyter_finds_every_method_authenticated(edt):
     assert [found for pattern, handler in handlers() for found in check(pattern, handler)] == []
 
 
-class TestSomebodyElse:
-    @pytest.fixture
-    def jp_server_config(self, jp_server_config):
-        jp_server_config["ServerApp"]["identity_provider_class"] = Tokens
-        return jp_server_config
-
-    @pytest.fixture
-    def jp_auth_header(self):
-        return {"Authorization": "token ann-secret"}
-
+class TestSomebodyElse(AsAnn):
     async def test_may_do_nothing_with_my_job(self, submit, call):
         mine = (await submit(name="secret plan", args=["--key", "x"])).json
         assert mine["owner"] == "ann"

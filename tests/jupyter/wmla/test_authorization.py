@@ -7,7 +7,7 @@ from jupyter_server.auth import Authorizer
 from tornado.web import RequestHandler
 
 from edt_jupyter.wmla.routes import FAMILIES, ROUTES, handlers
-from tests.jupyter.users import Tokens
+from tests.jupyter.users import AsAnn
 from tests.jupyter.wmla.test_logon import ask  # noqa: F401
 
 DLI = "/platform/rest/deeplearning/v1"
@@ -169,16 +169,7 @@ class TestRecorded:
         assert [found for pattern, handler in handlers() for found in check(pattern, handler)] == []
 
 
-class TestSomebodyElse:
-    @pytest.fixture
-    def jp_server_config(self, jp_server_config):
-        jp_server_config["ServerApp"]["identity_provider_class"] = Tokens
-        return jp_server_config
-
-    @pytest.fixture
-    def jp_auth_header(self):
-        return {"Authorization": "token ann-secret"}
-
+class TestSomebodyElse(AsAnn):
     async def test_may_do_nothing_with_my_exec(self, submit, call, ask):  # noqa: F811
         mine = (await submit(name="plan", args=["--key", "x"])).json
         bob = (await ask("GET", "auth/v1/logon", {"X-Auth-Token": "bob-secret"})).json
