@@ -80,7 +80,9 @@ class Exchanges:
         self._sent = Vectors(layout, None)
         self._result = None if self._window is None else Result(layout, self._window)
         self._met: tuple[Group, Neighbours | None] | None = None
-        self._ahead: tuple[Group, Neighbours | None] | None = None
+        # One entry per announced group, oldest first. A second generation may be announced before the first update of
+        # the one before. All members of that one met ahead, so a member that met again would wait for nobody.
+        self._ahead: dict[Group, Neighbours | None] = {}
         self._known: Mapping[Address, Neighbour] = {}
         self._scratch = Scratch()
         self._world = 0
@@ -91,7 +93,7 @@ class Exchanges:
         Either all members of the group do so, or none.
         """
         if group.world > 1 and self._layout.on_cpu:
-            self._ahead = group, self._look_at(group)
+            self._ahead[group] = self._look_at(group)
 
     def expect(self, vectors: int, world: int) -> None:
         """Provide the memory that a member among `world` needs for its vectors, while another thread trains."""
@@ -136,12 +138,20 @@ class Exchanges:
             self._met, self._known = None, {}
             return None
         if self._met is None or self._met[0] is not group:
-            # Use the windows opened ahead only for that group: a newer generation may have replaced it (decision 025).
-            ahead, self._ahead = self._ahead, None
-            self._met = ahead if ahead is not None and ahead[0] is group else (group, self._look_at(group))
+            self._met = group, self._ahead[group] if group in self._ahead else self._look_at(group)
+            self._forget_until(group)
             # Releases the mapped memory of former members.
             self._known = {} if self._met[1] is None else self._met[1].known
         return self._met[1]
+
+    def _forget_until(self, group: Group) -> None:
+        """Release what was opened ahead for this group and older ones, which never have an update again."""
+        if group in self._ahead:
+            # A list, because another thread may announce a newer group in the meantime.
+            for older in list(self._ahead):
+                del self._ahead[older]
+                if older is group:
+                    break
 
     def _look_at(self, group: Group) -> Neighbours | None:
         return meet(group, self._layout, self._window, self._result, self._known)

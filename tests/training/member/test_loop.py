@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -19,8 +20,10 @@ from torch import Tensor, nn
 
 from edt_sdk.callbacks import Callback, LoggerCallback
 from edt_sdk.schemas.wire import link as wire
+from edt_sdk.training.member.link import Link
 from edt_sdk.training.user.payload import Training, TrainOptions
 from tests.training.stand_in import DEADLINE, StandIn
+from tests.waiting import until
 
 HERE = Path(__file__).parents[1]
 SAMPLES, TESTS, SHARDS, BATCH, EPOCHS = 53, 43, 4, 3, 6
@@ -227,34 +230,36 @@ def check_hooks(job: StandIn, alone: list[Any]) -> None:
 
 
 class Held(Images):
-    """Waits at one sample while a file is there."""
+    """Leaves a file when one sample is read, and waits there until this worker knows the second generation."""
 
-    def __init__(self, samples: int, seed: int, gate: Path) -> None:
+    def __init__(self, samples: int, seed: int, reached: Path) -> None:
         super().__init__(samples, seed)
-        self.gate = gate
+        self.reached = reached
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        deadline = time.monotonic() + DEADLINE
-        while index == 4 and self.gate.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        if index == 4:
+            self.reached.touch()
+            (link,) = (each for each in gc.get_objects() if isinstance(each, Link))
+            deadline = time.monotonic() + DEADLINE
+            while link.pending < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
         return super().__getitem__(index)
 
 
-def held_datasets(gate: Path) -> tuple[Images, Images]:
-    return Images(SAMPLES, 1), Held(TESTS, 2, gate)
+def held_datasets(reached: Path) -> tuple[Images, Images]:
+    return Images(SAMPLES, 1), Held(TESTS, 2, reached)
 
 
 def test_members_may_change_within_a_validation(job: StandIn) -> None:
     _, metrics, _ = run_alone(lambda folder: training(folder))
-    gate = job.root / "hold-test"
-    gate.touch()
-    job.pack(training(job.root, datasets_function=functools.partial(held_datasets, gate)), HERE)
+    reached = job.root / "reached"
+    job.pack(training(job.root, datasets_function=functools.partial(held_datasets, reached)), HERE)
     job.prepare(0)
     job.generation(1, 0)
     job.joined(1)
     job.prepare(1)
+    until(reached.exists, "the first validation")
     job.generation(2, 0, 1)
-    gate.unlink()
     assert job.expect("w1", wire.Joined).update == 10
     job.expect("w0", wire.Trained)
     found = lines(job.paths.metrics(0))
