@@ -56,7 +56,7 @@ def test_ranks_on_both_hosts_begin_again_when_one_is_lost(two_hosts: Jobs, tmp_p
     until(lambda: sums(job) == ["4"] * 8, "the sum of four ranks again")
     until(lambda: job.refresh().state is JobState.RUNNING, "the job to run")
     (Path(job.view.result_dir) / "go").touch()
-    job.wait(60)
+    job.wait(300)
     began = [event.text for event in job.story() if event.kind == "run_started"]
     assert len(began) == 2
     assert "from the beginning" in began[1]
@@ -66,6 +66,6 @@ def test_one_process_runs_where_its_slots_are(two_hosts: Jobs, tmp_path: Path) -
     job = two_hosts.client.submit(
         tmp_path, framework="PyTorch", max_workers=3, command="echo $WMLA_WORKER_NDEVICE slots", progress=False
     )
-    job.wait(60)
+    job.wait(300)
     assert "3 slots" in str(job.logs())
     assert os.path.basename(job.view.result_dir) == job.id

@@ -11,6 +11,7 @@ import pytest
 from edt_sdk import ChangedMeanwhile, Job
 from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
 from edt_sdk.testing import LocalServer
+from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
 from tests.e2e.hosts import hosts_of, wait_for_hosts
 from tests.waiting import until
@@ -22,7 +23,8 @@ PLAN = Plan(
         InstanceGroup(name="night", resource_group="right"),
     ),
 )
-LONG = ("--epochs", "12", "--samples", "60", "--pause", "0.01")
+EPOCHS = 40
+LONG = ("--epochs", str(EPOCHS), "--samples", "32")  # one update an epoch
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +52,15 @@ def held(job: Job) -> int:
 def test_a_job_moves_to_a_queue_over_other_hosts_and_ends_with_the_same_bits(
     halves: Jobs, undisturbed: str, tmp_path: Path
 ) -> None:
-    job = halves.submit("cnn.py", *LONG, "--gates", str(tmp_path), instance_group="day")
+    gates = Gates(tmp_path / "gates", EPOCHS)
+    job = halves.submit("cnn.py", *LONG, "--gates", str(gates.folder), instance_group="day")
     wait_for_hosts(job, "a")
-    until(lambda: len(halves.commits(job)) > 5, "updates on the first host")
+    gates.open_until(lambda: len(halves.commits(job)) > 5, "updates on the first host")
     assert job.update(instance_group="night").view.instance_group == "night"
-    wait_for_hosts(job, "b")
+    gates.open_until(lambda: hosts_of(job) == {"b"}, "the move to the other host")
     before = len(halves.commits(job))
-    until(lambda: len(halves.commits(job)) > before, "updates on the other host")
+    gates.open_until(lambda: len(halves.commits(job)) > before, "updates on the other host")
+    gates.open_all()
     job.wait(300)
     commits = [commit["update"] for commit in halves.commits(job)]
     assert commits == list(range(len(commits)))
@@ -66,19 +70,21 @@ def test_a_job_moves_to_a_queue_over_other_hosts_and_ends_with_the_same_bits(
 
 def test_the_plan_changes_while_a_job_runs(halves: Jobs, undisturbed: str, tmp_path: Path) -> None:
     client = halves.client
-    job = halves.submit("cnn.py", *LONG, "--gates", str(tmp_path), instance_group="day")
+    gates = Gates(tmp_path / "gates", EPOCHS)
+    job = halves.submit("cnn.py", *LONG, "--gates", str(gates.folder), instance_group="day")
     wait_for_hosts(job, "a")
     until(lambda: held(job) == 2, "both slots of the left host")
     read = client.plan()
     everything = (ResourceGroup(name="left", hosts=("a", "b")), ResourceGroup(name="right", hosts=("c",)))
     wider = client.set_plan(msgspec.structs.replace(read, resource_groups=everything))
-    wait_for_hosts(job, "a", "b")
+    gates.open_until(lambda: hosts_of(job) == {"a", "b"}, "workers on both hosts")
     until(lambda: held(job) == 4, "the slots of the right host too")
-    until(lambda: max(halves.worlds(job)) >= 3, "updates of members on both hosts")
+    gates.open_until(lambda: max(halves.worlds(job), default=0) >= 3, "updates of members on both hosts")
     with pytest.raises(ChangedMeanwhile):
         client.set_plan(msgspec.structs.replace(read, instance_groups=PLAN.instance_groups[:1]))
     assert client.plan() == wider
     client.set_plan(msgspec.structs.replace(wider, resource_groups=PLAN.resource_groups))
-    until(lambda: hosts_of(job) == {"a"}, "the right host given back")
+    gates.open_until(lambda: hosts_of(job) == {"a"}, "the right host given back")
+    gates.open_all()
     job.wait(300)
     assert halves.final_hash(job) == undisturbed

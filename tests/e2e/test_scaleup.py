@@ -36,8 +36,8 @@ def test_a_script_scales_itself_up_and_down(four_slots: Jobs, tmp_path: Path) ->
     allow("no number")
     until(lambda: world() == 4, "all four workers")
     job.stop()
-    with pytest.raises(JobFailed, match="KILLED"):
-        job.wait(60)
+    with pytest.raises(JobFailed, match="STOPPED"):
+        job.wait(300)
     said = job.logs(stream="stderr")
     assert said.count("scaleup_function is ignored: it raised ValueError") == 1
     story = str(job.story())

@@ -17,7 +17,7 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from tests.waiting import until
 
-SLEEPER = "import time\nprint('begun', flush=True)\ntime.sleep(600)\n"
+SLEEPER = "# FabricModel\nimport time\nprint('begun', flush=True)\ntime.sleep(600)\n"
 
 
 @pytest.fixture

@@ -70,9 +70,10 @@ from callbacks import Callback  # noqa: E402
 
 
 class Gate(Callback):
-    """Rank 0 waits at the begin of an epoch for a file of that number."""
+    """Rank 0 waits at the begin of an epoch while there is a file of that number, and says that it is there."""
 
     def on_epoch_begin(self, epoch):
+        (Path(options.gates) / f"at-{epoch}").touch()
         gate = Path(options.gates) / f"hold-{epoch}"
         while gate.exists():
             time.sleep(0.02)

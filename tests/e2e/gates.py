@@ -1,0 +1,48 @@
+"""Hold a job of `jobs/cnn.py` at the begin of its epochs, and let it through one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import until
+
+
+class Gates:
+    """Holds a job of so many epochs at the begin of each but the first. Its script gets `--gates folder`."""
+
+    def __init__(self, folder: Path, epochs: int) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self._closed = list(range(1, epochs))
+        for epoch in self._closed:
+            (folder / f"hold-{epoch}").touch()
+
+    def opened(self) -> int:
+        """Return how many workers have opened the data set, which is the last thing before they are ready."""
+        path = self.folder / "opened"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def open_until(self, condition: Callable[[], Any], what: str, *, ready: int = 1) -> None:
+        """Let the job through one epoch at a time until the condition holds. Start with `ready` workers or more."""
+        until(lambda: self.opened() >= ready, f"{ready} workers that have opened the data set")
+
+        def holds() -> bool:
+            if condition():
+                return True
+            assert self._closed, f"the job came to its end before {what}"
+            # The next epoch only once the job waits for it: what it does in this one may be what the condition asks.
+            if (self.folder / f"at-{self._closed[0]}").exists():
+                self._open()
+            return False
+
+        until(holds, what)
+
+    def open_all(self) -> None:
+        """Hold the job no longer."""
+        while self._closed:
+            self._open()
+
+    def _open(self) -> None:
+        (self.folder / f"hold-{self._closed.pop(0)}").unlink()
