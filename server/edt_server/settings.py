@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edt_sdk.schemas.plan import Plan
 from edt_server.store import sqlite_url
+from edt_server.system.detached import inherited
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Settings:
         local_slots: slots of this host, 0 for its GPUs, or its CPU when it has none.
         local_hosts: named hosts that this machine is divided into, with their slots. Empty for the machine itself.
         threads_per_slot: threads a worker computes with, 0 for cores ÷ slots.
+        pass_environment: names of the server's variables that jobs see too, with wildcards.
         python: interpreter of jobs that name none that exists here, "" for the server's own.
         max_upload_bytes: most bytes of an upload, as sent.
         max_package_files: most members of a package.
@@ -43,6 +46,7 @@ class Settings:
     local_slots: int = 0
     local_hosts: Mapping[str, int] = field(default_factory=dict)
     threads_per_slot: int = 0
+    pass_environment: Sequence[str] = ()
     python: str = ""
     max_upload_bytes: int = 512 << 20
     max_package_files: int = 20_000
@@ -66,6 +70,11 @@ class Settings:
     def interpreter(self) -> str:
         """The interpreter of jobs that name none."""
         return self.python or sys.executable
+
+    @property
+    def job_environ(self) -> dict[str, str]:
+        """The variables of this process that jobs see."""
+        return inherited(os.environ, self.pass_environment)
 
     @property
     def control_dir(self) -> Path:

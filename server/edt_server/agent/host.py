@@ -219,6 +219,7 @@ class HostAgent:
             ["below", str(os.getpid()), *arguments],
             folder=paths.job_dir,
             log=paths.supervisor_log,
+            environ=os.environ,  # what the server passed on
             stdin=stdin,
         )
 

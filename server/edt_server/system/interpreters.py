@@ -1,7 +1,7 @@
 """Choose which Python a job runs in, and check that it can.
 
 An interpreter is asked once for its version and whether it has `edt_sdk`. The answer is kept in a cache until its file
-changes. No code of the job runs for this.
+changes. No code of the job runs for this, and a program that a user names sees no more of the server than a job does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +33,11 @@ class Interpreter:
 
 
 class Interpreters:
-    """The interpreters asked so far. `default` is for jobs without an interpreter that exists here."""
+    """The interpreters asked so far, which see `environ`. `default` is for jobs without one that exists here."""
 
-    def __init__(self, default: str) -> None:
+    def __init__(self, default: str, environ: Mapping[str, str]) -> None:
         self._default = default
+        self._environ = environ
         self._known: dict[tuple[str, float], Interpreter] = {}
 
     async def choose(self, spec: JobSpec) -> Interpreter:
@@ -76,7 +77,7 @@ class Interpreters:
             # The file's time is part of the cache's key, so that a replaced interpreter is asked again.
             key = path, await asyncio.to_thread(os.path.getmtime, path)
             if key not in self._known:
-                self._known[key] = await _question(path)
+                self._known[key] = await _question(path, self._environ)
         except (OSError, TimeoutError, ValueError) as error:
             raise Unprocessable(
                 f"The interpreter {path} does not work: {str(error) or 'it does not answer'}.",
@@ -86,10 +87,10 @@ class Interpreters:
         return self._known[key]
 
 
-async def _question(path: str) -> Interpreter:
+async def _question(path: str, environ: Mapping[str, str]) -> Interpreter:
     process = await asyncio.create_subprocess_exec(
         path, "-c", _QUESTION, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL, cwd="/",
+        stderr=asyncio.subprocess.DEVNULL, cwd="/", env=environ,
     )  # fmt: skip
     try:
         async with asyncio.timeout(_LIMIT):

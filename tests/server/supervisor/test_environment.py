@@ -1,5 +1,6 @@
 """What driver and workers find in their environment (WMLA contract C.1)."""
 
+import json
 import os
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from edt_server.supervisor.programs.environment import (
     worker_environment,
     zygote_environment,
 )
+from edt_server.system.detached import inherited
 
-SERVER = {
+OF_THE_SERVER = {
     "PATH": "/usr/bin",
     "HOME": "/home/ann",
     "USER": "jupyter",
@@ -30,10 +32,14 @@ SERVER = {
     "JUPYTER_PASSWORD": "secret-4",
     "CONFIGPROXY_AUTH_TOKEN": "secret-5",
     "EDT_TOKEN": "secret-6",
+    "PGPASSWORD": "secret-7",
+    "AWS_SECRET_ACCESS_KEY": "secret-8",
+    "WANDB_API_KEY": "secret-9",
     "TRAINING_ID": "somebody's",
     "DATA_DIR": "/somewhere",
     "CUDA_VISIBLE_DEVICES": "0,1,2,3",
 }
+SERVER = inherited(OF_THE_SERVER)
 CPU = Slot(id=2, host="h")
 GPU = Slot(id=2, host="h", device="cuda:3")
 
@@ -95,6 +101,11 @@ def test_no_secret_of_the_server_gets_into_a_job(surroundings):
         assert not [name for name in environment if name.startswith(("JPY_", "JUPYTER"))]
 
 
+def test_the_administrator_names_what_jobs_see_beside_that():
+    more = inherited(OF_THE_SERVER, ["WANDB_*", "EDT_TOKEN"])
+    assert {name: value for name, value in more.items() if name not in SERVER} == {"WANDB_API_KEY": "secret-9"}
+
+
 def test_the_data_folder_when_there_is_one(surroundings):
     environment = driver_environment(surroundings(data_fs="/data"))
     assert environment["DATA_DIR"] == environment["DLI_DATA_FS"] == "/data"
@@ -140,6 +151,15 @@ def test_the_context_leads_to_the_jobs_files(surroundings):
     assert context.paths.code_dir(context.code_dir) == job.code_dir
     assert (context.main, context.args, context.link) == ("train.py", ("--x",), "/run/edt/link.sock")
     assert environment["PYTHONHASHSEED"] == "0", "the same for all, as the zygote that it is forked from"
+    assert context.quiet
+    assert not job_context(driver_environment(surroundings(log="batches"))).quiet
+
+
+def test_under_a_supervisor_of_the_version_before_a_job_prints_as_it_did(surroundings):
+    environment = driver_environment(surroundings())
+    before = json.loads(environment["EDT_JOB"])
+    del before["log"]
+    assert not job_context({"EDT_JOB": json.dumps(before)}).quiet
 
 
 def test_a_zygote_has_what_every_job_has_and_nothing_of_one(surroundings):

@@ -1,8 +1,8 @@
 """Build the environment of a job's driver and workers: WMLA's variables, the job's own, and no secret of the server.
 
 Order of precedence: first the variables that define a slot (EDT_*, CUDA_VISIBLE_DEVICES), then the job's `env`, then
-the variables set here, then the server's own. WMLA's room adds the variables that only WMLA's model code reads. A build
-without that room leaves them out. Pure, except `make_folders`.
+the variables set here, then those that the server passes on (`system/detached.py`). WMLA's room adds the variables
+that only WMLA's model code reads. A build without that room leaves them out. Pure, except `make_folders`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.task import Task
 from edt_sdk.schemas.wire.zygote import ROOM, ROOM_VARIABLE
 from edt_server.supervisor.processes.liveness import pulse_file
-from edt_server.system.detached import inherited
+from edt_server.system.detached import AT_START
 
 _WMLA = find_spec("edt_server.wmla") is not None
 if _WMLA:  # not later: a supervisor outlives an upgrade of the files
@@ -36,12 +36,6 @@ INTERFACE = "lo"
 # WMLA's names that change what helpers like `emetrics` do. They must come from the job only.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
-# Read when an interpreter or a library is loaded, so a later value has no effect.
-_AT_START = (
-    "PYTHON", "LD_", "GLIBC_", "MALLOC_", "LANG", "LC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_",
-    "VECLIB_", "DNNL_", "ONEDNN_", "NPY_", "NUMPY_", "TORCH", "PYTORCH_", "ATEN_", "C10_", "KINETO_", "GLOO_", "NCCL_",
-    "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_",
-)  # fmt: skip
 HASH_SEED = "0"
 # An update frees and allocates its activations again. glibc would return that memory to the system each time, which
 # has to clear it again: a tenth of the time of a small convolutional model on CPU.
@@ -121,7 +115,7 @@ def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, 
     Without the job's own, the zygote fits all jobs without `start_time_variables`.
     """
     env = env or {}
-    environment = _KEEP_MEMORY | {name: value for name, value in inherited(base).items() if name not in _JOB_ONLY}
+    environment = _KEEP_MEMORY | {name: value for name, value in base.items() if name not in _JOB_ONLY}
     environment |= {
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": HASH_SEED,
@@ -137,7 +131,7 @@ def zygote_environment(base: Mapping[str, str], threads: int, env: Mapping[str, 
 
 def start_time_variables(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the job's variables that a process must have when it starts, sorted."""
-    return tuple(sorted(name for name in env if name.startswith(_AT_START) and name not in _OURS - {"PYTHONPATH"}))
+    return tuple(sorted(name for name in env if name.startswith(AT_START) and name not in _OURS - {"PYTHONPATH"}))
 
 
 def make_folders(job: JobEnvironment) -> None:
@@ -176,7 +170,7 @@ def _path(job: JobEnvironment, environment: Mapping[str, str]) -> dict[str, str]
 
 def _environment(job: JobEnvironment, log_dir: Path, place: Mapping[str, str]) -> dict[str, str]:
     paths, spec = job.paths, job.orders.spec
-    base = {name: value for name, value in inherited(job.base).items() if name not in _JOB_ONLY}
+    base = {name: value for name, value in job.base.items() if name not in _JOB_ONLY}
     platform = {
         **_of_job(job.orders, paths, log_dir, SDK_DIR),
         "PYTHONUNBUFFERED": "1",
@@ -210,6 +204,7 @@ def _context(job: JobEnvironment) -> JobContext:
         framework=spec.framework,
         command=spec.command,
         validates=spec.registered.validates if spec.registered is not None else None,
+        log=spec.log,
     )
 
 
