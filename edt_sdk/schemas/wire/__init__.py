@@ -5,4 +5,4 @@ Never: logic, torch or numpy. Both ends may be of different versions, so fields 
 Read first: `control.py` (server and supervisor), then `link.py` (supervisor and worker).
 """
 
-__all__ = ["agent", "context", "control", "link", "parts", "paths", "pulse", "saved", "task", "zygote"]
+__all__ = ["agent", "context", "control", "link", "parts", "paths", "pulse", "regular", "saved", "task", "zygote"]

@@ -25,7 +25,8 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `link` is the supervisor's socket. `memory_dir` is a folder in memory (tmpfs) for the job's newest state, which
     outlives its processes but not the machine. It is "" where there is none. The supervisor makes and removes it.
-    `validates` is the training and weights that a validation validates, None in a training.
+    `validates` is the training and weights that a validation validates, None in a training. A supervisor of a version
+    without the setting does not send `log`, and its job goes on printing as before.
     """
 
     job_id: str
@@ -45,6 +46,12 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     framework: str = Framework.EDT.value
     command: tuple[str, ...] = ()
     validates: Validates | None = None
+    log: str = "batches"
+
+    @property
+    def quiet(self) -> bool:
+        """Return whether the log has few lines on the training, not some for every micro-batch."""
+        return self.log == "quiet"
 
     @property
     def paths(self) -> JobPaths:

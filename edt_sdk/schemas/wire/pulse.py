@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from edt_sdk.schemas.wire.regular import read_regular
+
 # The fields are sequence, phase, updates, since. The sequence is odd while the others are being written: a lock would
 # stay held when the worker is killed or stopped in between.
 _LAYOUT = struct.Struct("<QQQd")
@@ -71,7 +73,7 @@ class Pulse:
 def read(path: Path) -> Beat | None:
     """Return the newest heartbeat in a file, None when there is none yet or it is just being written."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         return None
     if len(data) != _LAYOUT.size:

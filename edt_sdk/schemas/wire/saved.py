@@ -7,10 +7,13 @@ wrong byte is refused. The engine writes the header, the server lists it.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 
 import msgspec
+
+from edt_sdk.schemas.wire.regular import open_regular
 
 SIZE = 512
 NAME = re.compile(r"(epoch|update)-(\d+)\Z")
@@ -66,10 +69,10 @@ def decode(data: bytes) -> Saved:
 
 def read_header(path: Path) -> Saved:
     """Return the header of a file whose length fits it. The body is not read. Raises Damaged or OSError."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         header = decode(file.read(SIZE))
+        length = os.fstat(file.fileno()).st_size
     # The length is enough for a listing. The engine compares the digest of the whole body when it loads.
-    length = path.stat().st_size
     if length != SIZE + header.length:
         raise Damaged(f"{length} of {SIZE + header.length} bytes are there")
     return header

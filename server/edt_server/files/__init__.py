@@ -7,6 +7,17 @@ Read first: `job_files.py`, then `package.py` for what a hostile archive may try
 
 from edt_server.files import job_files
 from edt_server.files.job_files import PACKAGE, WARM_START, keep, new_id, newest_weights, remove, weights_of
-from edt_server.files.package import unpack
+from edt_server.files.package import read_tar, unpack
 
-__all__ = ["PACKAGE", "WARM_START", "job_files", "keep", "new_id", "newest_weights", "remove", "unpack", "weights_of"]
+__all__ = [
+    "PACKAGE",
+    "WARM_START",
+    "job_files",
+    "keep",
+    "new_id",
+    "newest_weights",
+    "read_tar",
+    "remove",
+    "unpack",
+    "weights_of",
+]

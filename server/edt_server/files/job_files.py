@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -13,6 +14,8 @@ from pathlib import Path
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire.paths import JobPaths
+
+log = logging.getLogger(__name__)
 
 # The package as it was sent, and the weights that a job starts with, both in the job's own folder.
 PACKAGE = "package"
@@ -77,12 +80,22 @@ def new_id(name: str) -> str:
 
 
 def clear_uploads(folder: Path) -> None:
-    """Make the folder of uploads, and remove what a server that was killed has left in it. Blocks."""
+    """Make the folder of uploads, and remove what a server that was killed has left in it. Blocks.
+
+    Whatever lies in it, and cannot be removed, a server starts.
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
     yesterday = time.time() - 86_400
     for upload in folder.iterdir():
-        if upload.stat().st_mtime < yesterday:
-            upload.unlink()
+        try:
+            if upload.lstat().st_mtime >= yesterday:
+                continue
+            if upload.is_dir() and not upload.is_symlink():
+                shutil.rmtree(upload)
+            else:
+                upload.unlink()
+        except OSError as wrong:
+            log.warning("%s of an earlier server could not be removed: %s", upload, wrong)
 
 
 def clear_sockets(folder: Path, living: Collection[str]) -> None:

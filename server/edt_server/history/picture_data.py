@@ -279,7 +279,7 @@ def spark_of(view: JobView, curve: Curve) -> Spark:
     living = not view.state.final
     return Spark(
         name=view.name,
-        state=view.state.value,
+        state=view.state.shown,
         done=1.0 if view.state is JobState.FINISHED else done,
         slots=view.slots if living else 0,
         most=view.max_workers if living else 0,
@@ -330,5 +330,6 @@ def _below(parent: str, depth: int, inside: Mapping[str, list[Mapping[str, Any]]
             lent=group["lent"],
             jobs=group["jobs"],
             waiting=len(group["waiting"]),
+            wanting=len(group["wanting"]),
         )
         yield from _below(group["name"], depth + 1, inside)

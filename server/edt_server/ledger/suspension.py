@@ -19,6 +19,7 @@ from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, Unprocess
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import read_regular
 from edt_server.core.events import JobChanged, JobDemand, JobResumed, JobSuspended
 from edt_server.ledger.ledger import Change, arrival
 from edt_server.store import JobRow
@@ -128,7 +129,7 @@ def _forget_uncommitted(change: Change, paths: JobPaths, job: str) -> None:
     A file of a committed event stays until a worker has resumed from it, also over a further suspension.
     """
     try:
-        name, _, number = paths.resume_from.read_text(encoding="utf-8").partition("\n")
+        name, _, number = read_regular(paths.resume_from).decode().partition("\n")
     except FileNotFoundError:
         return
     seq = int(number) if number.strip().isdecimal() else 0

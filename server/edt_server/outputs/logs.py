@@ -23,6 +23,7 @@ import msgspec
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.parts import STREAMS
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import open_regular
 from edt_server.outputs.tail import end_of, from_cursor, line_at, read_tail, split_lines, to_cursor
 
 _WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
@@ -116,7 +117,7 @@ class TimeIndex:
     def update(self) -> None:
         """Read the entries appended since the last call. A damaged line is skipped."""
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(self.read)
                 data = file.read()
         except FileNotFoundError:

@@ -20,6 +20,7 @@ from zipstream import ZipStream  # type: ignore[import-untyped]  # it ships no a
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_sdk.schemas.wire.parts import PARTS
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import open_regular
 from edt_sdk.schemas.wire.saved import SIZE, SUFFIX, Damaged, read_header
 
 _CHUNK = 1 << 18
@@ -159,7 +160,7 @@ def _walk(root: Path, folder: Path, prefix: str) -> Iterator[ArchiveMember]:
 
 def _read(member: ArchiveMember) -> Iterator[bytes]:
     left = member.size
-    with member.path.open("rb") as file:
+    with open_regular(member.path) as file:
         while left:
             data = file.read(min(_CHUNK, left))
             if not data:

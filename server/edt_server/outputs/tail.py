@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.wire.regular import open_regular
 
 MAX_LINE = 1 << 20
 MAX_BYTES = 4 << 20
@@ -76,7 +77,7 @@ class Tail:
 def read_tail(path: Path, offset: int, *, max_lines: int, final: bool) -> Tail:
     """Return at most `max_lines` lines of `path` from byte `offset` on. `final` means that its writer is gone."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(offset)
             data = file.read(MAX_BYTES)
             # After the read, so that no line is newer than this time, and from the descriptor, so that it is the same
@@ -104,7 +105,7 @@ def holds(path: Path, offset: int, length: int, crc: int) -> bool:
     the file is that long.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size < offset:
                 return False
             # The line's end is not counted in `length` and may be missing, so read two bytes more for "\r\n".
@@ -163,7 +164,7 @@ def end_of(path: Path, lines: int) -> LogEnd:
     """
     most = min(MAX_BYTES, max(_BLOCK, lines * _A_LINE))
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, 2)
             start, breaks, data = size, 0, b""
             # One line break more than lines, because the break before the first line marks its start.
@@ -190,7 +191,7 @@ def end_of(path: Path, lines: int) -> LogEnd:
 def line_at(path: Path, offset: int) -> int:
     """Return where the line with byte `offset` of `path` starts. For a very long line, return `offset`."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = max(0, offset - _BLOCK)
             file.seek(start)
             data = file.read(offset - start)

@@ -20,6 +20,7 @@ import msgspec
 
 from edt_sdk.pictures.parts.extremes import Extremes, fewest, height
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import open_regular
 from edt_server.outputs.metrics import trainings
 from edt_server.outputs.tail import holds
 
@@ -191,7 +192,7 @@ class CurveShelf:
 
 def _read_on(path: Path, reading: _Reading) -> None:
     """Read every complete line after the offset."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(reading.offset)
         rest = b""
         while piece := file.read(_PIECE):

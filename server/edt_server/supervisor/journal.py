@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.wire.control import Numbered, encode
+from edt_sdk.schemas.wire.regular import read_regular
 
 _decode = msgspec.json.Decoder(Numbered).decode
 
@@ -20,7 +21,7 @@ _decode = msgspec.json.Decoder(Numbered).decode
 def read_journal(path: Path) -> list[Numbered]:
     """Return all reports in order, [] when there is no file. A torn last line is left out."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path).split(b"\n")
     except FileNotFoundError:
         return []
     return [_decode(line) for line in lines[:-1]]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from edt_sdk.schemas.wire.regular import read_regular
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -31,7 +33,7 @@ class StreamIndex:
         self._others = others
         self._sizes: dict[str, int] = {}
         if index.exists():  # from an earlier supervisor of this job
-            for line in index.read_bytes().split(b"\n")[:-1]:
+            for line in read_regular(index).split(b"\n")[:-1]:
                 growth = msgspec.json.decode(line, type=_Growth)
                 self._sizes[growth.f] = growth.n
         self._descriptor = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -143,7 +143,7 @@ CLUSTER = {
     "elsewhere": [{"device": "cuda:1", "data_dir": "/x"}],
     "groups": [
         {"name": n, "parent": p, "slots": 3, "entitled": 1, "held": 1}
-        | {"borrowed": 4, "lenders": {"x": 1, "y": 2}, "lent": 0, "jobs": 1, "waiting": ["j"]}
+        | {"borrowed": 4, "lenders": {"x": 1, "y": 2}, "lent": 0, "jobs": 1, "waiting": ["j", "k"], "wanting": ["j2"]}
         for n, p in (("top", ""), ("other", ""), ("below", "top"))
     ],
 }  # fmt: skip
@@ -175,8 +175,8 @@ def test_the_map_of_slots_and_the_timeline_beside_it_give_a_job_one_colour():
 
 
 def test_groups_stand_behind_the_one_they_are_part_of():
-    assert [(g.name, g.depth, g.waiting, g.borrowed) for g in shares_of(CLUSTER).groups] == [
-        ("top", 0, 1, 3),
-        ("below", 1, 1, 3),
-        ("other", 0, 1, 3),
+    assert [(g.name, g.depth, g.waiting, g.wanting, g.borrowed) for g in shares_of(CLUSTER).groups] == [
+        ("top", 0, 2, 1, 3),
+        ("below", 1, 2, 1, 3),
+        ("other", 0, 2, 1, 3),
     ]

@@ -6,6 +6,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from edt_sdk.schemas.wire.regular import open_regular
+
 LINES = 20
 _BYTES = 32 * 1024
 _LINE = 500
@@ -32,7 +34,7 @@ def stream_tail(streams: Path, process: str) -> LastLines | None:
 def file_tail(path: Path) -> str:
     """Return the `text_tail` of a file, "" when there is no such file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _BYTES))
             data = file.read()
@@ -116,7 +118,8 @@ def never_trained(words: LastLines | None) -> str:
     """Return the message of a script that ended well without training."""
     return failure(
         "The main script",
-        "ended without calling train(). A job has to train: build a FabricModel and call its train(...).",
+        "ended without calling train(). A job has to train: build a FabricModel and call its train(...). "
+        'To run the script as it is, submit it with framework="PyTorch" (in a shell: --framework PyTorch).',
         words,
     )
 
