@@ -65,7 +65,7 @@ def forget_all(server: WmlaServer) -> None:
     client.stop_all()
     for job in client.jobs():
         if not job.view.state.final:
-            job.wait(60, check=False)
+            job.wait(300, check=False)
     for dataset in client.datasets():
         client.delete_dataset(dataset.name)
 

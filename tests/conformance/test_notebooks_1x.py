@@ -119,6 +119,7 @@ def test_the_tutorial_from_its_logon_to_its_zip(server: WmlaServer, tmp_path):
 
     assert "START TRAINING" in book.log(sig_id, driver_id)
     assert "START TRAINING" in book.log(sig_id, driver_id, executors[-1])
+    assert "batches :" in "".join(book.log(sig_id, driver_id, each) for each in executors)
     assert isinstance(book.log(sig_id, driver_id, executors[0], "stderr"), str)
 
     assert book.req.post(f"{book.dl_rest_url}/execs/{exec_id}/stop", headers=HEADERS, verify=False).ok

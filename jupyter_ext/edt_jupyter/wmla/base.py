@@ -151,6 +151,7 @@ class WmlaHandler(EdtHandler):
         """Write the error as `Error <status>: <what is wrong>`."""
         if status_code == 401:
             self.set_header("WWW-Authenticate", _UNKNOWN)
+        self.name_allowed(status_code)
         self.text(_error_text(status_code, kwargs.get("exc_info", (None, None))[1]))
 
     def write_refusal(self, error: EdtError) -> None:

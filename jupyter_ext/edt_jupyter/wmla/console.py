@@ -19,7 +19,7 @@ class ConsoleHandler(WmlaHandler):
         """Return the request's JSON object. Raises InvalidRequest for any other body."""
         try:
             found = msgspec.json.decode(self.request.body or b"{}")
-        except msgspec.DecodeError as wrong:
+        except (msgspec.DecodeError, RecursionError) as wrong:
             raise InvalidRequest(f"The body is not JSON: {wrong}.") from None
         if not isinstance(found, dict):
             raise InvalidRequest("The body is not a JSON object.")

@@ -116,7 +116,7 @@ def form_data(fields: Mapping[str, str]) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(text)
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise InvalidRequest(f"The form field data is not JSON: {wrong}.", field="data") from None
     if not isinstance(value, dict):
         raise InvalidRequest("The form field data is a JSON object.", field="data")

@@ -6,6 +6,7 @@ Any other upload is a single file. A folder is copied together with the targets 
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -17,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from edt_sdk.packing.archive import write_archive
-from edt_sdk.packing.sources import SourceFile, collect
+from edt_sdk.packing.sources import collect
 from edt_sdk.packing.table import human_bytes
 from edt_sdk.schemas.catalogue import FileEntry
-from edt_sdk.schemas.errors import PackageError, Unprocessable
+from edt_sdk.schemas.errors import PackageError, TooLarge, Unprocessable
 from edt_server.files import unpack
 from edt_server.settings import Settings
 
@@ -29,6 +30,7 @@ _CODE = (*_TARS, ".zip")
 _MOST_FILES = 1_000_000
 _MOST_COUNTED = 200_000
 _LONGEST_NAME = 255
+MOST_SHOWN = 8 << 20  # bytes of a file that an answer contains
 _TRAIN_DIR = b"--train_dir"
 
 
@@ -117,7 +119,11 @@ def pack_code(source: Path, filename: str, main: str | None, package: Path, limi
         with package.open("wb") as sink:
             write_archive(collected.files, sink, cap=limits.max_package_bytes)
         text = next((file.content for file in collected.files if file.name == collected.main), b"")
-        script = text if isinstance(text, bytes) else text.read_bytes()
+        if isinstance(text, bytes):
+            script = text
+        else:
+            with text.open("rb") as file:
+                script = file.read(MOST_SHOWN)
         size = sum(file.size for file in collected.files)
         return Code(collected.main, len(collected.files), size, takes_train_dir(script))
     except PackageError as error:
@@ -147,34 +153,43 @@ def listing(package: Path) -> tuple[FileEntry, ...]:
 
 
 def member(package: Path, name: str) -> bytes | None:
-    """Return the content of a file in a package of code, None when there is no file with that name."""
+    """Return a file of a package of code, None without one of that name. TooLarge from MOST_SHOWN bytes on."""
     with tarfile.open(package) as tar:
         try:
             found = tar.extractfile(name)
         except KeyError:
             return None
-        return None if found is None else found.read()
+        content = None if found is None else found.read(MOST_SHOWN)
+    if content is not None and len(content) == MOST_SHOWN:
+        raise TooLarge(
+            f"{name} has {human_bytes(MOST_SHOWN)} or more, and is not shown.", hint="Look at a smaller file."
+        )
+    return content
 
 
 def with_file(package: Path, name: str, content: bytes) -> tuple[int, int]:
     """Add or replace a file of a package of code. Return the files and bytes of the new package."""
     fresh = package.with_name("code-new.tar.gz")
     # A compressed tar cannot be changed in place, and `tarfile` does not append to one: the package is written again.
-    kept = {}
-    with tarfile.open(package) as tar:
-        for entry in tar:
-            source = tar.extractfile(entry) if entry.isfile() else None
-            if source is not None:
-                kept[entry.name] = SourceFile(entry.name, source.read(), entry.size, bool(entry.mode & 0o100))
-    kept[name] = SourceFile(name, content, len(content))
+    files, size = 1, len(content)
     try:
-        with fresh.open("wb") as sink:
-            write_archive(list(kept.values()), sink)
+        with (
+            tarfile.open(package) as tar,
+            tarfile.open(fresh, "w:gz", compresslevel=6, format=tarfile.PAX_FORMAT) as new,
+        ):
+            # From file to file: what the package holds need not fit into memory.
+            for entry in tar:
+                if entry.isfile() and entry.name != name:
+                    new.addfile(entry, tar.extractfile(entry))
+                    files, size = files + 1, size + entry.size
+            added = tarfile.TarInfo(name)
+            added.size = len(content)
+            new.addfile(added, io.BytesIO(content))
         # Atomic: a training that is submitted now reads the old package or the new one.
         fresh.replace(package)
     finally:
         fresh.unlink(missing_ok=True)
-    return len(kept), sum(file.size for file in kept.values())
+    return files, size
 
 
 def counted(folder: Path) -> tuple[int, int] | None:

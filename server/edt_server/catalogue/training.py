@@ -36,6 +36,7 @@ def job_of(row: CatalogueRow, wanted: ModelTraining) -> tuple[JobSpec, Registere
         instance_group=wanted.instance_group,
         mode=wanted.mode,
         seed=wanted.seed,
+        log=wanted.log,
         dataset=model.dataset if wanted.dataset is None else wanted.dataset,
         warm_start=wanted.warm_start,
     )

@@ -17,11 +17,14 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from edt_sdk.schemas.errors import PackageError
+from edt_sdk.schemas.fields import did_you_mean
 
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -63,6 +66,24 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
     return package
 
 
+@contextmanager
+def read_tar(archive: Path, max_files: int, max_bytes: int) -> Iterator[tarfile.TarFile]:
+    """Open a tar that is not trusted, plain or gzipped, member by member. It never takes much memory.
+
+    PackageError, also later, when more is read of it than `max_bytes` in `max_files` members take, or when a header of
+    a member is as long as a file.
+    """
+    # Headers and padding of a member are at most a few blocks. An archive with more is refused as an attack.
+    limit = max_bytes + (max_files + 20) * 4096
+    with archive.open("rb") as raw:
+        gzipped = raw.read(2) == _GZIP
+        raw.seek(0)
+        # gzip is opened here, so that the bound counts inflated bytes, and `tarfile` must not try other compressions.
+        plain = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if gzipped else raw
+        with tarfile.open(fileobj=cast("IO[bytes]", _Bounded(plain, limit)), mode="r:") as tar:
+            yield tar
+
+
 def _find_main(root: Path, package: UnpackedPackage, main: str, code_dir: str) -> None:
     if not main:
         if not (root / code_dir).is_dir():
@@ -71,11 +92,11 @@ def _find_main(root: Path, package: UnpackedPackage, main: str, code_dir: str) -
     if "\0" not in main and (root / code_dir / main).is_file():
         return
     place = f"{code_dir}/{main}" if code_dir else main
-    shown = ", ".join(package.files[:_NAMES_SHOWN]) or "no file at all"
     more = len(package.files) - _NAMES_SHOWN
+    shown = (", ".join(package.files[:_NAMES_SHOWN]) or "no file at all") + (f" and {more} more" if more > 0 else "")
     raise PackageError(
         f"The main script {place!r} is not in the package.",
-        hint=f"The package holds {shown}{f' and {more} more' if more > 0 else ''}; set main to one of its files.",
+        hint=f"{did_you_mean(place, package.files)} The package holds {shown}; set main to one of its files.".lstrip(),
         field="main",
         files=list(package.files[:100]),
     )
@@ -96,11 +117,8 @@ class _Unpacking:
 
     def run(self, archive: Path) -> UnpackedPackage:
         try:
-            with archive.open("rb") as raw:
-                gzipped = raw.read(2) == _GZIP
-                raw.seek(0)
-                plain = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if gzipped else raw
-                self._read(_Bounded(plain, self._limit()))
+            with read_tar(archive, self.max_files, self.max_bytes) as tar:
+                self._read(tar)
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise PackageError(
                 f"The package is not a readable tar archive: {error}.", hint="Send a .tar.gz, as Client.submit does."
@@ -112,22 +130,16 @@ class _Unpacking:
         self._make_links()
         return UnpackedPackage(tuple(sorted({*self.files, *self.links})), self.size)
 
-    def _limit(self) -> int:
-        # Headers and padding of a member are at most a few blocks. An archive with more is refused as an attack.
-        return self.max_bytes + (self.max_files + 20) * 4096
-
-    def _read(self, stream: _Bounded) -> None:
-        # Only the plain form: gzip is opened above, so that the bound counts inflated bytes, and `tarfile` must not try
-        # other compressions.
-        with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:") as tar:
-            for member in tar:
-                self._accept(tar, member)
-            # tarfile takes a damaged header for the end. A real end is a block of zeros, or the end of the file.
-            stream.seek(tar.offset)
-            if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
-                raise tarfile.ReadError(f"damaged header at byte {tar.offset}")
-            while stream.read(_CHUNK):  # to the end, so that gzip compares its checksum
-                pass
+    def _read(self, tar: tarfile.TarFile) -> None:
+        for member in tar:
+            self._accept(tar, member)
+        stream = cast("IO[bytes]", tar.fileobj)
+        # tarfile takes a damaged header for the end. A real end is a block of zeros, or the end of the file.
+        stream.seek(tar.offset)
+        if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
+            raise tarfile.ReadError(f"damaged header at byte {tar.offset}")
+        while stream.read(_CHUNK):  # to the end, so that gzip compares its checksum
+            pass
 
     def _accept(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         self.seen += 1

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from edt_sdk.schemas.errors import PackageError
+from edt_server.files import read_tar
 
 _GZIP = b"\x1f\x8b"
 _TAR_NAMES = (".tar", ".tar.gz", ".tgz")
@@ -57,7 +58,9 @@ def pack(parts: Sequence[Part], folder: Path, *, main: str, model_dir: str, max_
         raise PackageError(
             "The request brings no file.", hint="Send the model's folder as a tar in a part 'file', or its script."
         )
-    archives = [part for part in parts if _is_archive(part, alone=len(parts) == 1 and bool(model_dir))]
+    archives = [
+        part for part in parts if _is_archive(part, max_files, max_bytes, alone=len(parts) == 1 and bool(model_dir))
+    ]
     singles = [part for part in parts if part not in archives]
     if len(archives) > 1:
         raise PackageError(f"The request brings {len(archives)} archives.", hint="Put all folders into one.")
@@ -79,8 +82,7 @@ def _layout(archive: Path, max_files: int, max_bytes: int) -> tuple[set[str], se
     folders: set[str] = set()
     files: set[str] = set()
     try:
-        # As a stream: a gzipped archive is inflated once, and no seek inflates it again.
-        with _opened(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        with read_tar(archive, max_files, max_bytes) as tar:
             size = 0
             for count, member in enumerate(tar):
                 size += member.size
@@ -119,21 +121,17 @@ def _code_folder(folders: set[str], files: set[str], *, main: str, model_dir: st
 # --- one file ---------------------------------------------------------------------------------------------------------
 
 
-def _is_archive(part: Part, *, alone: bool) -> bool:
+def _is_archive(part: Part, max_files: int, max_bytes: int, *, alone: bool) -> bool:
     """Decide by name or content. The single file of a request that names a folder can only be an archive."""
     if part.name.lower().endswith(_TAR_NAMES):
         return True
     try:
         # The SDK sends no file name, so the content decides as well (docs/decisions/021).
-        with _opened(part.path) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        with read_tar(part.path, max_files, max_bytes) as tar:
             return tar.next() is not None
     except _UNREADABLE:
         # A script is never gzipped: a file that starts so and cannot be read is a damaged archive.
         return alone or (not part.name and _gzipped(part.path))
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path, "rb")) if _gzipped(path) else path.open("rb")
 
 
 def _gzipped(path: Path) -> bool:

@@ -291,7 +291,7 @@ def _level(option: str, value: str) -> str:
 def _json(option: str, value: str) -> Any:
     try:
         return json.loads(value)
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise _bad(option, f"is not JSON: {wrong}") from None
 
 

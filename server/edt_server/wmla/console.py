@@ -265,6 +265,7 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[ModelTraining,
         max_workers=workers,
         args=words or None,
         instance_group=group,
+        log="batches",
     )
     return training, text(body, "wfinit") or text(body, "wtfolder"), tuple(remarks)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import math
+from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from edt_sdk.schemas.catalogue import Dataset
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
+from edt_sdk.schemas.wire.regular import open_regular
 
 _PICTURES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _LABELS = (".txt", ".xml", ".json")
@@ -30,7 +32,7 @@ def rows(folder: Path, start: int, length: int) -> dict[str, Any]:
     file = next(_files(folder, {".csv"}), None)
     if file is None:
         raise NotFound(f"There is no .csv file in {folder}.", hint="The data set holds something else.")
-    with file.open(encoding="utf-8", errors="replace", newline="") as content:
+    with TextIOWrapper(open_regular(file), encoding="utf-8", errors="replace", newline="") as content:
         reader = csv.reader(content)
         first = next(reader, [])
         # A first line of numbers is data, not a header.

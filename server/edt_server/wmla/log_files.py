@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.errors import InvalidRequest, TooLarge
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import open_regular
 from edt_server.outputs.logs import LogReader, as_text
 
 OUT, ERR, BOTH = "outlog", "errlog", "outerrlog"
 KINDS = ("launcherlog", "stdout", "stderr")
 _WORKER = re.compile(r"worker-(\d+)\.std(?:out|err)\Z")
-_PAGE = 10_000
+_PAGE = 1_000
+MOST_LOG = 8 << 20  # bytes of a log that one answer contains
 _CHUNK = 1 << 16
 
 
@@ -27,17 +29,25 @@ def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: boo
     """Return the training's log of a kind, "" for the first. The files of a `final` job are complete."""
     if kind not in ("", OUT, ERR, BOTH):
         raise InvalidRequest(f"logType is {OUT}, {ERR} or {BOTH}, not {kind!r}.", field="logType")
+    pieces: list[str] = []
+    for piece in _pieces(paths, elastic_engine, kind, final):
+        pieces.append(piece)
+        if sum(map(len, pieces)) > MOST_LOG:
+            raise _too_long()
+    return "".join(pieces)
+
+
+def _pieces(paths: JobPaths, elastic_engine: bool, kind: str, final: bool) -> Iterator[str]:
     if elastic_engine:
         # ELog's file alone: a notebook reads it as a table, and another line would spoil that table.
-        parts = [] if kind == ERR else [_whole(path) for path in sorted(paths.log_root.glob("driver-*/stdout"))]
-        if kind in (ERR, BOTH):
-            parts.append(_whole(paths.streams_dir / "driver.stderr"))
-        return "".join(parts)
+        files = [] if kind == ERR else sorted(paths.log_root.glob("driver-*/stdout"))
+        files += [paths.streams_dir / "driver.stderr"] if kind in (ERR, BOTH) else []
+        yield from map(_whole, files)
+        return
     wanted = {OUT: (False,), ERR: (True,), BOTH: (False, True)}[kind or OUT]
-    reader, pieces = LogReader(paths), []
+    reader = LogReader(paths)
     while lines := reader.read(limit=_PAGE, final=final).lines:
-        pieces.append(as_text(line for line in lines if line.err in wanted))
-    return "".join(pieces)
+        yield as_text(line for line in lines if line.err in wanted)
 
 
 def workers_seen(paths: JobPaths) -> list[int]:
@@ -82,12 +92,22 @@ def _stream(paths: JobPaths, who: str, kind: str, last_lines: int | None) -> str
 
 def _whole(path: Path, last_lines: int | None = None) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if last_lines is not None:
                 file.seek(_where(file.fileno(), last_lines))
-            return file.read().decode("utf-8", "replace")
+            data = file.read(MOST_LOG + 1)
     except FileNotFoundError:
         return ""
+    if len(data) > MOST_LOG:
+        raise _too_long()
+    return data.decode("utf-8", "replace")
+
+
+def _too_long() -> TooLarge:
+    return TooLarge(
+        f"The log is longer than {MOST_LOG >> 20} MiB.",
+        hint="Ask for its last lines, or read it page by page by `edt logs` or GET /edt/api/jobs/{id}/logs.",
+    )
 
 
 def _where(descriptor: int, count: int) -> int:

@@ -77,6 +77,7 @@ def job_spec(
         instance_group=sig_name or arguments.instance_group,
         pending_timeout=arguments.pending_timeout,
         data_path=data_path,
+        log="batches",  # WMLA's clients read these lines
         wmla=WmlaRequest(
             args=arguments.text,
             app_name=arguments.app_name,

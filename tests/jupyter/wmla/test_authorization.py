@@ -132,6 +132,14 @@ def test_families_have_every_verb():
         assert all(getattr(handler, verb) is not getattr(RequestHandler, verb) for verb in VERBS)
 
 
+async def test_no_body_of_any_operation_is_a_fault_of_the_server(ask, jp_auth_header):  # noqa: F811
+    for method, path in DECLARED:
+        for body in (b"[" * 100_000, b'{"a":' * 100_000, b"\xff", b"null", b"[]", b'"text"', b"1e999"):
+            if method in ("POST", "PUT", "PATCH"):
+                answer = await ask(method, filled(path), dict(jp_auth_header), body=body)
+                assert answer.status not in (500, 502, 503), (method, path, body[:9], answer.text)
+
+
 class Recorder(Authorizer):
     asked: list[tuple[str, str]] = []
     answer = False

@@ -87,7 +87,7 @@ def test_what_a_data_set_may_not_be():
 def test_the_engine_of_a_training(body, framework):
     training, begins_with, remarks = new_training({"trainName": "t", "clusterSize": 2, **body}, group="g")
     assert (training.framework, training.max_workers, training.instance_group) == (framework, 2, "g")
-    assert (begins_with, remarks) == ("", ())
+    assert (begins_with, remarks, training.log) == ("", (), "batches")
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def test_the_script_its_arguments_and_what_only_wmla_s_clients_see_again() -> No
     assert (spec.wmla.args, spec.wmla.app_name, spec.wmla.sig_name) == (line, "Nightly", "dli-group")
     assert spec.wmla.consumer == "/p/q"
     assert [remark.split()[0] for remark in spec.wmla.remarks] == ["--msd-image-name", "--consumer"]
+    assert spec.log == "batches", "their clients draw curves of these lines"
 
 
 def test_a_legacy_instance_group_counts_when_the_request_names_none() -> None:
