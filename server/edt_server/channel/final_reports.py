@@ -15,6 +15,7 @@ from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire.control import Numbered
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import read_regular
 from edt_server.ledger import Change, recovery, reports
 from edt_server.supervisor.journal import read_journal
 
@@ -39,7 +40,7 @@ def read_final_reports(paths: JobPaths) -> FinalReports:
     """Read what the dead supervisor left in the job's folder."""
     said = ""
     with contextlib.suppress(FileNotFoundError):
-        said = "\n".join(paths.supervisor_log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+        said = "\n".join(read_regular(paths.supervisor_log).decode(errors="replace").splitlines()[-_LOG_LINES:])
     try:
         return FinalReports(tuple(read_journal(paths.journal)), "", said)
     except msgspec.MsgspecError as wrong:

@@ -215,6 +215,7 @@ class Hosts:
             [wire.encode(orders).decode(), str(lock)],
             folder=self.folder,
             log=self.folder / f"{name}.log",
+            environ=self._settings.job_environ,
         )
         # The agent outlives this server, but while both live it must be reaped when it ends.
         threading.Thread(target=process.wait, name=f"reap {process.pid}", daemon=True).start()

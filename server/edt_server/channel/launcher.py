@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -60,7 +61,7 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
     )
 
 
-def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
+def launch(orders: Launch, environ: Mapping[str, str], spare: Spare | None = None) -> ProcessIdentity:
     """Write the orders and start the supervisor that follows them: the spare, if there is one and it still lives.
 
     Unprocessable when the job's interpreter is not there. (A missing edt_sdk shows only when the driver starts, and the
@@ -76,7 +77,9 @@ def launch(orders: Launch, spare: Spare | None = None) -> ProcessIdentity:
         process = spare.process
     else:
         arguments = [str(paths.launch_file)]
-        process = start_detached("edt_server.supervisor", arguments, folder=paths.job_dir, log=paths.supervisor_log)
+        process = start_detached(
+            "edt_server.supervisor", arguments, folder=paths.job_dir, log=paths.supervisor_log, environ=environ
+        )
     identity = identify(process.pid)
     _children[identity] = process
     # A supervisor that ends must be reaped, or it stays a zombie for as long as this server lives.

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,10 +97,11 @@ class SpareSupervisors:
     `warm.log` in `folder` has their output before they have a job.
     """
 
-    def __init__(self, count: int, folder: Path, interpreter: str, threads: int) -> None:
+    def __init__(self, count: int, folder: Path, interpreter: str, threads: int, environ: Mapping[str, str]) -> None:
         self._count = count
         self._folder = folder
         self._kind = SpareKind(interpreter, threads)
+        self._environ = environ
         self.spares: list[Spare] = []
         """The spares that wait now."""
         self._filling: asyncio.Task[None] | None = None
@@ -152,13 +154,13 @@ class SpareSupervisors:
         while len(self.spares) < self._count:
             try:
                 # In this thread and without an await, so that a cancelled task never leaves a spare that is not listed.
-                self.spares.append(start_spare(self._kind, self._folder))
+                self.spares.append(start_spare(self._kind, self._folder, self._environ))
             except OSError as wrong:
                 log.warning("no spare supervisor: %s", wrong)
                 return
 
 
-def start_spare(kind: SpareKind, folder: Path) -> Spare:
+def start_spare(kind: SpareKind, folder: Path, environ: Mapping[str, str]) -> Spare:
     """Start a supervisor that waits, detached like a supervisor with a job. OSError when that is not possible."""
     ours, theirs = socket.socketpair()
     try:
@@ -167,6 +169,7 @@ def start_spare(kind: SpareKind, folder: Path) -> Spare:
             ["--wait", kind.interpreter, str(kind.threads)],
             folder=folder,
             log=folder / "warm.log",
+            environ=environ,
             stdin=theirs.fileno(),
         )
     except OSError:

@@ -7,6 +7,7 @@ it is sent. Fencing: the service talks only with the newest attempt of a job, in
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable
@@ -38,6 +39,11 @@ _FAR_AWAY = 5.0  # seconds between two looks at a process of another pid namespa
 _LEASE = 15.0  # a supervisor that lives connects to a new server much sooner
 _STORE_AWAY = 1.0
 _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
+# What the machine lacks now and may have again: processes, memory, descriptors, room on disk. Every other error of a
+# start comes from the job or the configuration and stays.
+_PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT})
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two attempts to start a supervisor, doubled each time
+PATIENCE = 600.0  # seconds until a job that cannot be started for such a reason ends
 
 
 class Supervision:
@@ -63,6 +69,8 @@ class Supervision:
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._launches: set[asyncio.Task[None]] = set()
         self._starting: set[str] = set()
+        # Jobs that wait for the machine to recover: the first failure, and the task that starts them again.
+        self._failing: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._stopping: dict[str, str] = {}
         self._unheard: dict[str, tuple[int, frozenset[int]]] = {}
         self._heard: dict[str, asyncio.Event] = {}
@@ -94,7 +102,7 @@ class Supervision:
         await self._control.stop()
 
     async def _unwatch(self) -> None:
-        watchers = list(self._watchers.values())
+        watchers = [*self._watchers.values(), *(task for _, task in self._failing.values())]
         for task in watchers:
             task.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
@@ -137,6 +145,9 @@ class Supervision:
         """Start a supervisor for a job that has none. Calls while it starts have no effect."""
         if job in self._starting:
             return
+        # A job that was stopped and resumed in the meantime must not be started twice.
+        if job in self._failing and self._failing[job][1] is not asyncio.current_task():
+            self._failing.pop(job)[1].cancel()
         self._starting.add(job)
         task = asyncio.create_task(self._launch(job), name=f"edt launch {job}")
         self._launches.add(task)
@@ -176,9 +187,9 @@ class Supervision:
             return  # this server stops, and the next one starts the supervisor
 
         def begin(change: Change) -> JobRow | None:
-            row = change.row(job)
-            if row.state not in _STARTING:
-                return None  # it was stopped in the meantime
+            row = change.tx.job(job)
+            if row is None or row.state not in _STARTING:
+                return None  # it was stopped in the meantime, and perhaps deleted
             # Committed before the process exists: if this server dies in between, the new number keeps every process of
             # the old attempt out (fencing).
             return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
@@ -188,6 +199,7 @@ class Supervision:
         finally:
             self._starting.discard(job)
         if row is None:
+            self._failing.pop(job, None)
             return
         self._control.admit(job, public)
         hosts_dir = "" if self._hosts is None else str(self._hosts.folder)
@@ -200,13 +212,46 @@ class Supervision:
                 self.begin(job)
             return
         except (EdtError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in _PASSING and await self._start_later(job, error):
+                return
+            self._failing.pop(job, None)
             message = f"It could not be started: {error}"
             await self._change_until_committed(lambda change: reports.end(change, job, JobState.ERROR, message))
             await self._over(job)
             return
         log.info("supervisor started, job=%s attempt=%d pid=%d", job, row.attempt, identity.pid)
-        await self._change_until_committed(lambda change: change.tx.update_job(job, supervisor=identity))
+        settled = {"message": ""} if self._failing.pop(job, None) else {}
+        await self._change_until_committed(lambda change: change.tx.update_job(job, supervisor=identity, **settled))
         self._watch(job, row.attempt, identity)
+
+    async def _start_later(self, job: str, error: OSError) -> bool:
+        """Try again after a pause that doubles. Return False when PATIENCE is over. The job keeps its slots."""
+        now = time.monotonic()
+        since = self._failing[job][0] if job in self._failing else now
+        waited = now - since
+        if waited >= PATIENCE:
+            return False
+        pause = min(max(waited, _FIRST_PAUSE), _LONGEST_PAUSE, PATIENCE - waited)
+        log.warning("a supervisor cannot be started, next attempt in %.0f s, job=%s: %s", pause, job, error)
+        self._control.forget(job)
+
+        def postpone(change: Change) -> bool:
+            row = change.tx.job(job)
+            starts = row is not None and row.state in _STARTING
+            if starts:
+                message = f"This machine cannot start it now ({error.strerror or error}). "
+                message += f"It is tried again until that works, for {PATIENCE / 60:.0f} minutes at most."
+                # A row without a key has no supervisor, so the job can be stopped and suspended at once.
+                change.tx.update_job(job, public_key="", message=message)
+            return starts
+
+        async def again() -> None:
+            await asyncio.sleep(pause)
+            self.begin(job)
+
+        if await self._change_until_committed(postpone) and not self._ending:
+            self._failing[job] = since, asyncio.create_task(again(), name=f"edt start {job} later")
+        return True
 
     async def _place(self, hosts: Hosts, job: str) -> str | None:
         """Return the host for the job's supervisor: the one with most of its slots, as soon as a host is there."""
@@ -224,7 +269,7 @@ class Supervision:
             paths = await asyncio.to_thread(write_orders, orders)
             return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
         spare = self._spares.take(orders) if self._spares is not None else None
-        return await asyncio.to_thread(launch, orders, spare)
+        return await asyncio.to_thread(launch, orders, self._settings.job_environ, spare)
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
@@ -341,6 +386,7 @@ class Supervision:
 
     async def _over(self, job: str) -> None:
         """Drop what is kept for a job of which no process runs or will run."""
+        self._failing.pop(job, None)
         self._control.forget(job)
         self._stopping.pop(job, None)
         self._progress.pop(job, None)

@@ -14,6 +14,7 @@ import pytest
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.launcher import launch, wait_gone
+from edt_server.system.detached import inherited
 from edt_server.system.processes import identify, is_alive, parent_of
 
 pytestmark = pytest.mark.asyncio
@@ -25,7 +26,7 @@ def environment_of(pid):
 
 async def test_a_supervisor_is_detached_private_and_leaves_no_zombie(orders, tmp_path, monkeypatch):
     monkeypatch.setenv("JPY_API_TOKEN", "secret")
-    identity = launch(orders)
+    identity = launch(orders, inherited(os.environ))
     try:
         paths = JobPaths(tmp_path / "data", "ann", orders.job_id)
         assert stat.S_IMODE(paths.job_dir.stat().st_mode) == 0o700
@@ -57,5 +58,5 @@ async def test_one_that_was_started_by_somebody_else_is_waited_for_too():
 
 async def test_an_interpreter_that_is_not_there_is_refused_before_anything_is_written(orders, tmp_path):
     with pytest.raises(Unprocessable, match="does not exist or cannot be run"):
-        launch(msgspec.structs.replace(orders, interpreter="/no/such/python"))
+        launch(msgspec.structs.replace(orders, interpreter="/no/such/python"), {})
     assert not (tmp_path / "data").exists()

@@ -14,6 +14,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel import spare_supervisors as module
 from edt_server.channel.launcher import launch, wait_gone
 from edt_server.channel.spare_supervisors import SpareKind, SpareSupervisors, start_spare
+from edt_server.system.detached import inherited
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
@@ -23,7 +24,7 @@ KIND = SpareKind(sys.executable, 1)
 @pytest_asyncio.fixture
 async def warm(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "REFILL_DELAY", 0.0)
-    warm = SpareSupervisors(1, tmp_path, sys.executable, 1)
+    warm = SpareSupervisors(1, tmp_path, sys.executable, 1, inherited(os.environ))
     yield warm
     await warm.stop()
 
@@ -39,13 +40,13 @@ async def has_zygote(process):
 
 async def test_a_spare_becomes_the_supervisor_of_a_job_and_then_needs_no_server(orders, tmp_path, monkeypatch):
     monkeypatch.setenv("JPY_API_TOKEN", "secret")
-    spare = start_spare(KIND, tmp_path)
+    spare = start_spare(KIND, tmp_path, inherited(os.environ))
     process = psutil.Process(spare.process.pid)
     await ready(spare)
     (zygote,) = await has_zygote(process)
     assert os.getsid(process.pid) == process.pid
     assert "JPY_API_TOKEN" not in process.environ()
-    identity = launch(orders, spare)
+    identity = launch(orders, {}, spare)
     try:
         assert identity.pid == process.pid
         paths = JobPaths(tmp_path / "data", "ann", orders.job_id)
@@ -65,7 +66,10 @@ async def test_a_spare_becomes_the_supervisor_of_a_job_and_then_needs_no_server(
 
 
 async def test_a_spare_ends_with_its_server_whatever_it_is_doing(tmp_path):
-    importing, waiting = start_spare(KIND, tmp_path), start_spare(KIND, tmp_path)
+    importing, waiting = (
+        start_spare(KIND, tmp_path, inherited(os.environ)),
+        start_spare(KIND, tmp_path, inherited(os.environ)),
+    )
     await ready(waiting)
     for spare in (importing, waiting):
         process = psutil.Process(spare.process.pid)
@@ -76,11 +80,11 @@ async def test_a_spare_ends_with_its_server_whatever_it_is_doing(tmp_path):
 
 
 async def test_a_spare_that_has_ended_is_replaced_by_a_cold_start(orders, tmp_path):
-    spare = start_spare(KIND, tmp_path)
+    spare = start_spare(KIND, tmp_path, inherited(os.environ))
     await ready(spare)
     spare.process.kill()
     await asyncio.to_thread(spare.process.wait)
-    identity = launch(orders, spare)
+    identity = launch(orders, {}, spare)
     try:
         assert identity.pid != spare.process.pid
     finally:
@@ -92,7 +96,7 @@ async def test_a_spare_whose_python_cannot_import_ends_and_says_why(tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
     bare.chmod(0o755)
-    spare = start_spare(SpareKind(str(bare), 1), tmp_path)
+    spare = start_spare(SpareKind(str(bare), 1), tmp_path, inherited(os.environ))
     await asyncio.to_thread(spare.process.wait, 20)
     assert not spare.fits(spare.kind)
     spare.end()
@@ -158,7 +162,7 @@ async def test_a_python_fits_under_all_its_names_in_its_environment_and_nowhere_
 
 
 async def test_without_any_nothing_is_started(tmp_path, orders):
-    warm = SpareSupervisors(0, tmp_path, sys.executable, 1)
+    warm = SpareSupervisors(0, tmp_path, sys.executable, 1, {})
     warm.wake()
     assert warm.take(orders) is None
     await asyncio.sleep(0)
