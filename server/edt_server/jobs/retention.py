@@ -30,6 +30,7 @@ DAY = 86_400.0
 # A job that has just ended is not removed for its size: its user is about to fetch the result.
 GRACE = 3600.0
 _FIRST, _EVERY = 60.0, 3600.0
+_DRIFT = 3600.0
 _FINAL = tuple(state for state in JobState if state.final)
 _LIVING = tuple(state for state in JobState if not state.final)
 
@@ -72,6 +73,31 @@ class RetentionLimits:
         return going
 
 
+class SteadyClock:
+    """The wall clock, but never further ahead of its first look than the machine has run since, give or take an hour.
+
+    A clock that jumps ahead by a year, set by hand or by a time server, would make every ended job too old.
+    Its new time is trusted after the next start of the server. One that jumps back removes nothing early.
+    """
+
+    def __init__(self) -> None:
+        self._wall, self._running = time.time(), self._run_for()
+        self._told = False
+
+    def now(self) -> float:
+        """Return the seconds since the epoch by which jobs are too old."""
+        wall, most = time.time(), self._wall + self._run_for() - self._running + _DRIFT
+        if wall > most and not self._told:
+            self._told = True
+            log.warning("the clock has jumped ahead by %.0f s: no job is removed for its new time", wall - most)
+        return min(wall, most)
+
+    @staticmethod
+    def _run_for() -> float:
+        # Goes on while the machine is suspended, which the monotonic clock of Linux does not.
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Retention:
     """The background task that removes old jobs. `gone` returns whether nothing of an ended job runs any more."""
 
@@ -105,11 +131,12 @@ class Retention:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        clock = SteadyClock()
         await asyncio.sleep(_FIRST)
         while True:
             try:
                 await asyncio.to_thread(self._finish)
-                await self.sweep(time.time())
+                await self.sweep(clock.now())
             except (EdtError, OSError) as trouble:
                 log.warning("old jobs could not be removed: %s", trouble)
             await asyncio.sleep(_EVERY)

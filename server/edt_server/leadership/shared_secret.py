@@ -14,7 +14,9 @@ def shared_secret(path: Path) -> str:
     """Return the secret in the file. The first call makes it, and concurrent first calls all get the same secret."""
     while True:
         with contextlib.suppress(FileNotFoundError):
-            return path.read_text(encoding="ascii")
+            if secret := path.read_text(encoding="ascii"):
+                return secret
+            path.unlink()  # a machine that lost its power, or a full disk, left it empty
         make_private_dir(path.parent)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         write_private(fresh, secrets.token_urlsafe(32).encode("ascii"))

@@ -12,7 +12,17 @@ from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.core.events import SlotsChanged
-from edt_server.jobs.retention import DAY, GRACE, JOB_REMOVED, EndedJob, Retention, RetentionLimits, size_of
+from edt_server.jobs import retention
+from edt_server.jobs.retention import (
+    DAY,
+    GRACE,
+    JOB_REMOVED,
+    EndedJob,
+    Retention,
+    RetentionLimits,
+    SteadyClock,
+    size_of,
+)
 from edt_server.jobs.submission import Submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger
@@ -50,6 +60,21 @@ class TestWhoHasToGo:
     def test_what_has_just_ended_does_not_go_for_its_size(self):
         assert going(RetentionLimits(bytes=1), ("a", NOW - GRACE / 2, 10**9)) == []
         assert going(RetentionLimits(bytes=1), ("a", NOW - 2 * GRACE, 10**9)) == ["a"]
+
+
+def test_a_clock_that_jumps_makes_no_job_old(monkeypatch, caplog):
+    wall, running = [1_000_000.0], [50.0]
+    monkeypatch.setattr(retention.time, "time", lambda: wall[0])
+    monkeypatch.setattr(retention.time, "clock_gettime", lambda _: running[0])
+    clock = SteadyClock()
+    wall[0], running[0] = wall[0] + 2 * DAY, running[0] + 2 * DAY
+    assert clock.now() == wall[0], "two days later"
+    wall[0] += 365 * DAY
+    assert clock.now() < 1_000_000.0 + 2.1 * DAY
+    assert clock.now() < 1_000_000.0 + 2.1 * DAY
+    assert caplog.text.count("jumped ahead") == 1
+    wall[0] -= 2 * 365 * DAY
+    assert clock.now() == wall[0]
 
 
 def test_sizes_count_a_file_of_two_names_once_and_follow_no_links(tmp_path):

@@ -343,3 +343,11 @@ def test_a_shared_secret_is_the_same_for_all_and_private(tmp_path) -> None:
     assert len(found[0]) > 30
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["key"]
+
+
+def test_a_shared_secret_that_was_left_empty_is_made_anew(tmp_path) -> None:
+    path = tmp_path / "forwarding.key"
+    path.touch(0o600)
+    secret = shared_secret(path)
+    assert len(secret) > 30
+    assert shared_secret(path) == secret
