@@ -38,6 +38,15 @@ def size(count: float) -> str:
     return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
 
 
+def duration(seconds: float) -> str:
+    """Return a length of time in one unit: "45 s", "3 min", "2.5 h", "4 d"."""
+    if seconds < 120:
+        return f"{max(0.0, seconds):.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f}".removesuffix(".0") + " h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} d"
+
+
 def stamp(seconds: float) -> str:
     """Return seconds since the epoch as "2026-11-21 14:02:31 CET", in this machine's time zone."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -7,15 +7,30 @@ from html import escape
 
 GREY = "#8a8a8a"
 BAD = "#d1495b"
+_LEAST_LAST = 24
 # Where these styles are stripped, the table remains readable.
 _CELL = 'style="text-align: left; vertical-align: top; padding: 0 14px 0 0"'
 
 
-def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return left-aligned columns. The last column is not padded."""
+def text_table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None, dropped: Sequence[str] = ()
+) -> str:
+    """Return left-aligned columns. The last column is not padded.
+
+    With a `width` the columns that `dropped` names are left out, in that order, until the table fits, and lines that
+    are still longer are cut. The last column may be cut to a part before another one is left out.
+    """
     cells = [list(map(str, row)) for row in (head, *rows)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(head))]
-    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
+    going = [name for name in dropped if name in head]
+    while True:
+        widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
+        least = sum(widths[:-1]) + 2 * (len(widths) - 1) + min(widths[-1], _LEAST_LAST)
+        if width is None or least <= width or not going:
+            break
+        at = cells[0].index(going.pop(0))
+        cells = [[*row[:at], *row[at + 1 :]] for row in cells]
+    lines = ["  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join(line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in lines)
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "") -> str:

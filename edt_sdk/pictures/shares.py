@@ -22,7 +22,7 @@ _BOLD = 1.12  # bold letters are broader
 
 @dataclass(frozen=True, slots=True)
 class GroupShare:
-    """An instance group and its slots. All counts but `jobs` and `waiting` are slots.
+    """An instance group and its slots. All counts but those of jobs are slots.
 
     Attributes:
         depth: the number of groups around it.
@@ -30,7 +30,9 @@ class GroupShare:
         entitled: its entitlement in the present plan.
         borrowed: slots of its entitlement that other groups own. Slots without an owner are not borrowed.
         lent: slots it owns that other groups use.
-        jobs, waiting: its jobs, and the jobs that hold less than they asked for.
+        jobs: its jobs.
+        waiting: jobs that wait for their first slot.
+        wanting: jobs that hold slots and want more.
     """
 
     name: str
@@ -42,6 +44,7 @@ class GroupShare:
     lent: int
     jobs: int
     waiting: int
+    wanting: int
 
     def says(self) -> str:
         """Return the group as text."""
@@ -53,7 +56,8 @@ class GroupShare:
         parts += [f"{self.borrowed} borrowed"] if self.borrowed else []
         parts += [f"{self.lent} lent"] if self.lent else []
         parts.append(f"{self.jobs} job{'' if self.jobs == 1 else 's'}" if self.jobs else "no jobs")
-        parts += [f"{self.waiting} waiting for more"] if self.waiting else []
+        parts += [f"{self.waiting} waiting"] if self.waiting else []
+        parts += [f"{self.wanting} want{'s' if self.wanting == 1 else ''} more"] if self.wanting else []
         return parts
 
 

@@ -22,7 +22,7 @@ from edt_sdk.formatting.number_words import clock, zone
 from edt_sdk.http.connection import Connection
 from edt_sdk.http.following import PATIENCE, UNNOTICED, Pause, follow, over
 from edt_sdk.packing.upload import PROGRESS_AFTER, QUIET_VARIABLE
-from edt_sdk.schemas.errors import EdtError, JobFailed, NotAllowed, ServerUnreachable, WaitTimeout
+from edt_sdk.schemas.errors import BY_CODE, EdtError, JobFailed, NotAllowed, ServerUnreachable, WaitTimeout
 from edt_sdk.schemas.job import JobState, JobView
 
 T = TypeVar("T")
@@ -83,7 +83,8 @@ def wait_for(
     """
     # Monotonic, because a wall clock that is set would move the deadline.
     deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
-    line = ProgressLine() if progress else None
+    # The error that the caller raises has the reason of a failure.
+    line = ProgressLine(ended_why=False) if progress else None
     away = line.away if line is not None else lambda lost: None
     try:
         # None is a sign of life between two changes. `watch` retries a lost connection by itself.
@@ -111,7 +112,7 @@ def raise_unless_finished(view: JobView, timeout: float | None) -> None:
     if not view.state.final:
         suspended = view.state is JobState.SUSPENDED
         raise WaitTimeout(
-            f"Job {view.id} is still {view.state} after {timeout or 0:g} s.",
+            f"Job {view.id} is still {view.state.shown} after {timeout or 0:g} s.",
             hint="job.resume() lets it go on, or at a shell: edt resume " + view.id
             if suspended
             else "It goes on; wait again, or end it with job.stop().",
@@ -120,11 +121,25 @@ def raise_unless_finished(view: JobView, timeout: float | None) -> None:
         )
     if view.state is not JobState.FINISHED:
         raise JobFailed(
-            f"Job {view.id} ({view.name}) ended as {view.state}: {view.message.strip() or 'no message'}\n"
+            f"Job {view.id} ({view.name}) ended as {view.state.shown}: "
+            f"{_said_once(view.message.strip()) or 'no message'}\n"
             f"Every line it wrote: job.logs(), or at a shell: edt logs {view.id}",
             job=view.id,
             state=view.state.value,
         )
+
+
+def _said_once(message: str) -> str:
+    """Return the message without the last line of its traceback, where its first line has that already."""
+    first, *rest = message.splitlines() or [""]
+    last = rest[-1].strip() if rest else ""
+    name, _, text = last.partition(": ")
+    ours = name == "edt" or any(name == each.__name__ for each in BY_CODE.values())
+    if last and (text if ours else last) in first:
+        rest.pop()
+    if len(rest) == 1 and rest[0].startswith("Last lines of "):
+        rest = []
+    return "\n".join([first, *rest])
 
 
 def away_words(lost: ServerUnreachable, since: float) -> str:
@@ -176,7 +191,7 @@ def fetch(connection: Connection, job_id: str) -> JobView:
 
 
 class ProgressLine:
-    """Follows a job in one line, from `after` seconds on.
+    """Follows a job in one line, from `after` seconds on. `ended_why` is whether the line gives the reason of its end.
 
     Where the output is no terminal, each change is a new line.
 
@@ -184,7 +199,8 @@ class ProgressLine:
     as errors are. It writes nothing when `EDT_NONINTERACTIVE` is set.
     """
 
-    def __init__(self, *, after: float = PROGRESS_AFTER) -> None:
+    def __init__(self, *, after: float = PROGRESS_AFTER, ended_why: bool = True) -> None:
+        self._ended_why = ended_why
         notebook = in_notebook()
         self._stream = sys.stdout if notebook else sys.stderr
         self._quiet = bool(os.environ.get(QUIET_VARIABLE))
@@ -201,7 +217,7 @@ class ProgressLine:
         if view is None or self._quiet or now < self._from:
             return
         # Only a live line can be overwritten. Elsewhere each change of state or slots is one line.
-        text = short_line(view)
+        text = short_line(view, ended_why=self._ended_why)
         key = text if self._live else f"{view.state} {view.slots} {being_suspended(view)}"
         if key == self._last or (self._live and now - self._drawn < 0.5 and not view.state.final):
             return

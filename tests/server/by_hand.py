@@ -122,12 +122,12 @@ class Server:
             threads_per_slot=1,
             **options,
         )
-        self.identity = launch(self.orders)
+        self.identity = launch(self.orders, os.environ)
 
     def again(self):
         """A new attempt, after the supervisor of this one has died."""
         self.orders = msgspec.structs.replace(self.orders, attempt=self.orders.attempt + 1)
-        self.identity = launch(self.orders)
+        self.identity = launch(self.orders, os.environ)
 
     @property
     def memory(self):

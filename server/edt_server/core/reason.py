@@ -1,8 +1,8 @@
-"""Explain why a job holds less than it asked for: one sentence with numbers, computed on demand.
+"""Explain why a job holds less than it asked for: in plain words with numbers, computed on demand.
 
 Pure: from a `Situation`, which `PoolView` makes of the core's state, to a `Reason`. Under a divisor rule the answer is
 always the same comparison: the job's claim to its next slot, and the weakest claim of another that still won
-(`cutoff.py`).
+(`cutoff.py`). The words compare priorities, and the claims themselves are the reason's details.
 """
 
 from __future__ import annotations
@@ -191,12 +191,17 @@ def explain(at: Situation, names: Names) -> Reason | None:
         numbers["borrowed"] = dict(at.cut.borrowed)
     if at.forecast is not None:
         numbers["forecast"] = {"earliest": at.forecast.earliest, "latest": at.forecast.latest}
-    code, text = _why(at, names, numbers)
-    text += _borrowed(at.cut) + _when(at)
-    return Reason(code=code, text=text, held=len(me.held), entitled=me.target, asked=me.asked, numbers=numbers)
+    if at.cut.why == "share" and 0 < me.target == len(me.held) < at.slots:
+        code, text, details = _beaten(at, names, numbers)
+    else:
+        code, text, details = *_plainly(at, names, numbers), ""
+    text += _borrowed(at.cut) + ("" if code == "never_fits" else _when(at, names, numbers))
+    held = len(me.held)
+    return Reason(code=code, text=text, details=details, held=held, entitled=me.target, asked=me.asked, numbers=numbers)
 
 
-def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
+def _plainly(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
+    """Return code and text of every reason that no comparison of claims decided."""
     me = at.me
     if at.slots == 0:
         return "never_fits", "There are no slots on this server: the job waits until one is added."
@@ -208,11 +213,9 @@ def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str
     if len(me.held) < me.target:
         return "starting", _starting(me, at.leaving, at.slots, names, numbers)
     if me.target == at.slots:
-        return "capped", f"It holds all {_count(at.slots, 'slot')} of this server; it could use {me.asked}."
-    start = f"It has its share, {len(me.held)} of {_count(at.slots, 'slot')}, and could use {me.asked}"
+        return "capped", f"It has all {_count(at.slots, 'slot')} of this server, and could use {me.asked}."
+    start = _start(at)
     match at.cut.why:
-        case "share":
-            return "share", f"{start}: {_beaten(at, names, numbers)}"
         case "order":
             numbers["rival"] = at.cut.rival
             return "order", f"{start}: {_policy(at.group)}, and {names(at.cut.rival)} comes before it."
@@ -221,12 +224,13 @@ def _why(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str
         case "unit":
             return "unit", f"{start}: what is left is less than it takes at once."
         case "slower":
-            return (
-                "slower",
-                f"It holds {_count(len(me.held), 'slot')} and could use {me.asked}: more were measured to be slower.",
-            )
+            return "slower", f"{start}: more were measured to be slower."
         case _:
             return "share", f"{start}: {_keepers(at, names, numbers)}"
+
+
+def _start(at: Situation) -> str:
+    return f"It has {len(at.me.held)} of {_count(at.slots, 'slot')}"
 
 
 def never(needed: int, most: int, slots: int, group: str) -> str:
@@ -294,35 +298,61 @@ def _starting(me: CoreJob, leaving: Sequence[CoreJob], slots: int, names: Names,
     if me.leaving:
         who.append(f"its own former workers are still in {len(me.leaving)}")
     text = (
-        f"It is entitled to {me.target} of {_count(slots, 'slot')} and holds {len(me.held)}: "
+        f"It gets {me.target} of {_count(slots, 'slot')} and has {len(me.held)} so far: "
         f"{missing} {'is' if missing == 1 else 'are'} on the way"
     )
     return f"{text} ({_list(who)})." if who else f"{text}."
 
 
-def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
-    """Return the comparison that decided, between jobs or between their groups."""
+def _beaten(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str, str]:
+    """Return the comparison that decided, between jobs or between their groups: code, text and details."""
     cut, me = at.cut, at.me
     rival = at.running.get(cut.rival) if cut.claimant == me.name else None
     who = names(cut.rival) if rival else f"the group {cut.rival}"
-    whose = f"{who}'s" if rival else f"that of {who}"
-    mine = "its claim" if cut.claimant == me.name else f"the claim of its group {cut.claimant}"
     numbers.update(claim=float(cut.worth), rival=cut.rival, rival_claim=float(cut.rival_worth), level=cut.level)
     if rival:
         numbers.update(rival_priority=rival.priority, rival_entitled=rival.target)
+        if at.if_gone is not None:
+            numbers["when_rival_ends"] = at.if_gone
+        text = f"{who} {_stronger(cut, 'priority')} and gets {rival.target}."
+    else:
+        whom = "its group" if cut.claimant == at.group.name else f"the group {cut.claimant}"
+        text = f"{who} {_stronger(cut, 'share', whom)}."
+    return "share", f"{_start(at)}: {text}", _claims(at, who, whose=f"{who}'s" if rival else f"that of {who}")
+
+
+def _stronger(cut: Cut, what: str, whom: str = "it") -> str:
+    """Return how the rival compares: "has twice its priority (10000 vs 5000)"."""
+    rival, mine = cut.rival_weight, cut.weight
+    its = "its" if whom == "it" else f"{whom}'s"
+    if _measured(cut):
+        return f"gains more speed by the slot than {whom}"
+    if rival == mine:
+        return f"has the same {what} ({mine})" + (", came earlier" if cut.worth == cut.rival_worth else "")
+    if rival < mine:
+        return f"has a lower {what} ({rival} vs {mine}), takes its part"
+    times = Fraction(rival, mine)
+    if times.denominator > 1:
+        return f"has a higher {what} ({rival} vs {mine})"
+    return f"has {'twice' if times == 2 else f'{times} times'} {its} {what} ({rival} vs {mine})"
+
+
+def _claims(at: Situation, who: str, whose: str) -> str:
+    """Return the two claims that were compared, with their formula."""
+    cut, me = at.cut, at.me
+    mine = "Its claim" if cut.claimant == me.name else f"The claim of its group {cut.claimant}"
     verdict = "comes after"
     if cut.worth == cut.rival_worth:
-        first = "came earlier" if cut.rival_weight == cut.weight else "has the higher weight"
-        if rival:
-            first = "arrived earlier" if cut.rival_weight == cut.weight else "has the higher priority"
-        verdict = f"ties with and, as {who} {first}, comes after"
-    text = f"{mine} to a {_ordinal(cut.held + 1)}, {_claim(cut.weight, cut.held, cut.unit, cut.worth)}, {verdict} "
-    text += f"{whose} to its {_ordinal(cut.rival_held + 1)}, "
-    text += f"{_claim(cut.rival_weight, cut.rival_held, 1 if rival is None else cut.unit, cut.rival_worth)}."
-    if rival and at.if_gone is not None:
-        numbers["when_rival_ends"] = at.if_gone
-        text += f" It gets {at.if_gone} when {who} ends."
-    return text
+        earlier = "arrived earlier" if cut.claimant == me.name else "came earlier"
+        verdict = f"ties with and, as {who} {earlier if cut.rival_weight == cut.weight else 'weighs more'}, comes after"
+    unit = cut.unit if cut.claimant == me.name else 1
+    return (
+        f"It could use {me.asked}. The strongest claims get the slots, and a claim to one more is the priority (of a "
+        "group, the share) ÷ (slots held + ½). "
+        f"{mine} to a {_ordinal(cut.held + 1)}, {_claim(cut.weight, cut.held, cut.unit, cut.worth)}, {verdict} "
+        f"{whose} to its {_ordinal(cut.rival_held + 1)}, "
+        f"{_claim(cut.rival_weight, cut.rival_held, unit, cut.rival_worth)}."
+    )
 
 
 def _keepers(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
@@ -356,21 +386,40 @@ def _borrowed(cut: Cut) -> str:
     return f" It has borrowed {_list(lent)}, and gives back what the owner needs."
 
 
-def _when(at: Situation) -> str:
+def _when(at: Situation, names: Names, numbers: Mapping[str, Any]) -> str:
+    """Return when it gets more: as soon as its rival ends, at the forecast time, or both in one where they are one."""
+    ends = ""
+    if numbers.get("when_rival_ends", 0) > at.me.target:
+        # Every forecast is about the other jobs. With one other job it is about that one.
+        alone = len(at.running.keys() - {at.me.name}) == 1
+        span = _span(at) if alone else ""
+        ends = f" More when {names(numbers['rival'])} ends{f', in about {span}' if span else ''}."
+        if alone:
+            return ends
+    span = _span(at)
+    if not span or at.forecast is None:
+        return ends
+    if at.forecast.latest is None:
+        return f"{ends} That may change in {span}."
+    return f"{ends} It should get {'a slot' if at.me.target == 0 else 'more'} in {span}."
+
+
+def _span(at: Situation) -> str:
     if at.forecast is None or at.now is None:
         return ""
     first = max(0.0, at.forecast.earliest - at.now)
-    if at.forecast.latest is None:
-        return f" That may change in {_seconds(first)}."
-    last = max(first, at.forecast.latest - at.now)
-    span = _seconds(last) if round(first) == round(last) else f"{_seconds(first)} to {_seconds(last)}"
-    return f" It should get {'a slot' if at.me.target == 0 else 'more'} in {span}."
+    last = max(first, first if at.forecast.latest is None else at.forecast.latest - at.now)
+    return _seconds(last) if round(first) == round(last) else f"{_seconds(first)} to {_seconds(last)}"
 
 
 def _seconds(value: float) -> str:
     if value < 120:
         return f"{value:.0f} s"
-    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f}".removesuffix(".0") + " h"
+
+
+def _measured(cut: Cut) -> bool:
+    return Fraction(2 * cut.weight, 2 * cut.held + cut.unit) != cut.worth
 
 
 def _claim(weight: int, held: int, unit: int, worth: Fraction) -> str:

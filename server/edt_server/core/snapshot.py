@@ -35,8 +35,8 @@ _FORM = (
     ],
 )
 VERSION = hashlib.sha256(json.dumps(_FORM, sort_keys=True).encode()).hexdigest()[:16]
-# VERSION → the version of this same form in the release before, which hashed the docstrings too.
-_BEFORE = {"7e018cf0f7a12ea8": "5d450cfec1d5594e"}
+# VERSION → the versions of this same form before: with the docstrings, and without an upper bound of `max_workers`.
+_BEFORE = {"fa66e22ae5eb95d7": ("5d450cfec1d5594e", "7e018cf0f7a12ea8")}
 
 
 def dump(core: Core) -> bytes:
@@ -46,7 +46,7 @@ def dump(core: Core) -> bytes:
 
 def load(version: str, data: bytes) -> Core | None:
     """Return the core that was dumped, None where its form is another one or the data is damaged."""
-    if version not in (VERSION, _BEFORE.get(VERSION)):
+    if version not in (VERSION, *_BEFORE.get(VERSION, ())):
         log.info("the core's snapshot is of another release; every event is replayed")
         return None
     try:

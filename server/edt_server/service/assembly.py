@@ -88,7 +88,11 @@ async def open_service(
         timeline = TimelineFeed(ledger.store, lambda: ledger.seq, ledger.name)
         # A spare is a child of this process, and could not become one of an agent's.
         spares = SpareSupervisors(
-            0 if hosts else settings.warm_workers, settings.runtime_dir, settings.interpreter, threads
+            0 if hosts else settings.warm_workers,
+            settings.runtime_dir,
+            settings.interpreter,
+            threads,
+            settings.job_environ,
         )
         stack.push_async_callback(spares.stop)
         hub, rates = Hub(), ForecastRates()

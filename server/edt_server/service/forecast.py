@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.forecast import Forecast
+from edt_sdk.schemas.forecast import Forecast, more_than_exist
 from edt_sdk.schemas.job import JobProgress, JobSpec, Reason
 from edt_server.core.core import Core
 from edt_server.core.events import JobDemand
@@ -48,13 +48,19 @@ def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
         # A job can use more than its first slots only when it trains, so it grows in a second step.
         core.apply(JobDemand(_ME, spec.max_workers), now.time)
         settle(core, now.time)
-        return _starts(now, core, ends, {} if at_once else leaving, begins, group.resource_group)
+        starts = _starts(now, core, ends, {} if at_once else leaving, begins, group.resource_group)
+        many = more_than_exist(spec.max_workers, _exist(core, group.resource_group))
+        return msgspec.structs.replace(starts, text=f"{starts.text} {many}".rstrip())
     reason = core.reason(_ME, lambda job: now.names.get(job, job), now=now.time, ends=ends)
     return _waits(now, reason)
 
 
+def _exist(core: Core, pool: str) -> int:
+    return sum(core.resource_group_of(slot.id) == pool for slot in core.slots)
+
+
 def _starts(now: Now, core: Core, ends: Ends, leaving: Mapping[str, int], begins: int, pool: str) -> Forecast:
-    slots = sum(core.resource_group_of(slot.id) == pool for slot in core.slots)
+    slots = _exist(core, pool)
     free = sum(core.resource_group_of(slot) == pool for slot in now.core.free())
     held = len(core.holding(_ME))
     grows = f", and grow to {held} as soon as it trains" if held > begins else ""

@@ -78,7 +78,7 @@ class Service:
     def __post_init__(self) -> None:
         self._ledger = self._writer.ledger
         self._deleting: set[str] = set()
-        self._interpreters = Interpreters(self.settings.interpreter)
+        self._interpreters = Interpreters(self.settings.interpreter, self.settings.job_environ)
         self._rows = LatestRows(self._writer)
         self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
         self.catalogue = Catalogue(self)
@@ -316,7 +316,7 @@ class Service:
             former = await self.mine(user, spec.warm_start)
             weights = await asyncio.to_thread(job_files.weights_of, self.paths(former))
         accepted = await asyncio.to_thread(
-            submission.place, self.settings, user, spec, package, interpreter.path, threads, weights
+            submission.place, self.settings, user, spec, package, interpreter, threads, weights
         )
         try:
             await self.change(accepted.enter)

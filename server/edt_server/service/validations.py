@@ -18,6 +18,7 @@ from edt_sdk.schemas.job import JobSpec, JobView
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.validation import NewValidation, Validated, Validates, named_metrics
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import open_regular
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.files import weights_of
 from edt_server.jobs import Stored
@@ -106,12 +107,11 @@ def job_of(stored: Stored, row: JobRow, new: NewValidation, calls: int) -> tuple
 
 def read_result(paths: JobPaths) -> Validated | None:
     """Return what a validation wrote, None when there is nothing. Blocks."""
-    file = paths.validation
     try:
-        # User code can write here: a link to another file, or a file that fills the server's memory.
-        if file.is_symlink() or file.stat().st_size > _LARGEST_RESULT:
-            return None
-        return msgspec.json.decode(file.read_bytes(), type=Validated)
+        with open_regular(paths.validation) as file:
+            data = file.read(_LARGEST_RESULT + 1)
+        # User code can write here, also a file that would fill the server's memory.
+        return msgspec.json.decode(data, type=Validated) if len(data) <= _LARGEST_RESULT else None
     except (OSError, msgspec.DecodeError):
         return None  # not there yet, or overwritten by the user's script, which may write there
 

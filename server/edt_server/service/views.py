@@ -63,6 +63,7 @@ def job_view(
         dataset=spec.dataset,
         model=spec.registered.model_name if spec.registered is not None else "",
         validates=validated(spec),
+        log=spec.log,
     )
 
 

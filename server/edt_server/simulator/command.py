@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
+from edt_sdk.schemas.fields import OneLineParser
 from edt_sdk.schemas.plan import Plan, PlanAsRead
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.simulator.engine import Engine, SimulatedRun, SimulationSettings
@@ -190,13 +190,6 @@ def _write(path: Path, content: bytes) -> None:
         raise InvalidRequest(f"{path} cannot be written: {wrong.strerror}.") from None
 
 
-class _Parser(argparse.ArgumentParser):
-    """An argument parser with errors of a single line, without argparse's usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"edt: {message} — see: {self.prog} --help\n")
-
-
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -208,7 +201,9 @@ def _seconds(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="edt simulate", description="Play a workload against the scheduler, and tell how it went.")
+    parser = OneLineParser(
+        prog="edt simulate", description="Play a workload against the scheduler, and tell how it went."
+    )
     add = parser.add_argument
     add("workload", metavar="WORKLOAD.csv", type=Path, nargs="?", help="the jobs to come")
     add("--apps", metavar="APPS.csv", type=Path, help="how fast their applications are")

@@ -135,11 +135,11 @@ def efficiency() -> Efficiency:
 def shares() -> Shares:
     return Shares(
         (
-            GroupShare("research", 0, 16, 12, 13, 4, 0, 5, 2),
-            GroupShare("vision", 1, 16, 8, 8, 2, 0, 3, 1),
-            GroupShare("speech", 1, 16, 4, 5, 2, 0, 2, 1),
-            GroupShare("production-night-batch-of-the-forecasting-team", 0, 16, 4, 3, 0, 2, 1, 0),
-            GroupShare("idle", 0, 16, 0, 0, 0, 2, 0, 0),
+            GroupShare("research", 0, 16, 12, 13, 4, 0, 5, 2, 1),
+            GroupShare("vision", 1, 16, 8, 8, 2, 0, 3, 0, 2),
+            GroupShare("speech", 1, 16, 4, 5, 2, 0, 2, 1, 0),
+            GroupShare("production-night-batch-of-the-forecasting-team", 0, 16, 4, 3, 0, 2, 1, 0, 0),
+            GroupShare("idle", 0, 16, 0, 0, 0, 2, 0, 0, 0),
         )
     )
 

@@ -179,7 +179,7 @@ def test_many_columns_bands_and_slots_stay_few():
     )
     check(draw_slots(SlotsMap(hosts)), 720)
     check(draw_efficiency(Efficiency("x", tuple(MeasuredSpeed(n, n * 10.0, 5) for n in range(1, 900)))), 720)
-    check(draw_shares(Shares(tuple(GroupShare(f"g{n}", n % 5, 9, 1, 1, 0, 0, 1, 0) for n in range(500)))), 720)
+    check(draw_shares(Shares(tuple(GroupShare(f"g{n}", n % 5, 9, 1, 1, 0, 0, 1, 0, 0) for n in range(500)))), 720)
 
 
 @pytest.mark.parametrize("name", ["a<b>&\"'", "\x00\x1b[31m", "\ud800", "]]>", "日本語" * 40, "\u202e reversed"])

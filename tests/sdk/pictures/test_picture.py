@@ -56,8 +56,9 @@ def test_it_is_an_image_in_html_and_a_sentence_in_text(tmp_path):
         ),
     ],
 )
-def test_what_is_asked_for(peer, client, running, ask, path, query):
+def test_what_is_asked_for(peer, client, running, make_view, ask, path, query):
     job = running
+    peer.on("GET", "jobs/other", msgspec.to_builtins(make_view(id="other")))
     fill = lambda text: text.replace("{id}", job.id)  # noqa: E731
     peer.on("GET", fill(path), lambda _: (200, SVG.encode()))
     picture = ask(job, client)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 
 import msgspec
 import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.job import REASON_CODES, JobPatch
 from edt_sdk.schemas.plan import InstanceGroup, Plan
-from edt_server.core.events import TimePassed
+from edt_server.core.core import Core
+from edt_server.core.events import JobArrived, JobChanged, PlanChanged, SpeedMeasured, TimePassed
+from tests.server.core.test_properties import some_event, some_plan
 
 
 def call(job: str) -> str:
@@ -32,15 +36,47 @@ def test_its_share_with_the_claim_that_beat_it(play):
     reason = p.core.reason("a", call)
     assert (reason.code, reason.held, reason.entitled, reason.asked) == ("share", 1, 1, 4)
     assert reason.text == (
-        "It has its share, 1 of 4 slots, and could use 4: its claim to a 2nd, 5000 ÷ 1.5 = 3333.3, comes after "
-        "digits-b's to its 3rd, 10000 ÷ 2.5 = 4000. It gets 4 when digits-b ends."
+        "It has 1 of 4 slots: digits-b has twice its priority (10000 vs 5000) and gets 3. More when digits-b ends."
+    )
+    assert reason.details == (
+        "It could use 4. The strongest claims get the slots, and a claim to one more is the priority (of a group, the "
+        "share) ÷ (slots held + ½). Its claim to a 2nd, 5000 ÷ 1.5 = 3333.3, comes after digits-b's to its 3rd, "
+        "10000 ÷ 2.5 = 4000."
     )
     assert reason.numbers["rival"] == "b"
     assert reason.numbers["claim"] == float(Fraction(10000, 3))
     assert reason.numbers["rival_claim"] == 4000.0
     msgspec.json.encode(reason)
     other = p.core.reason("b", call)
-    assert other.text == "It has its share, 3 of 4 slots, and could use 4: digits-a holds one, which it keeps."
+    assert (other.text, other.details) == ("It has 3 of 4 slots: digits-a holds one, which it keeps.", "")
+
+
+@pytest.mark.parametrize(
+    ("mine", "rivals", "said"),
+    [
+        (1000, 4000, "digits-b has 4 times its priority (4000 vs 1000) and gets 9."),
+        (4000, 5000, "digits-b has a higher priority (5000 vs 4000) and gets 6."),
+    ],
+)
+def test_priorities_are_compared_in_words(play, mine, rivals, said):
+    p = play(11)
+    p.run("a", mine, 11)
+    p.run("b", rivals, 11)
+    p.release_all()
+    assert said in p.core.reason("a", call).text
+
+
+def test_when_it_gets_more_is_in_the_same_sentence(play):
+    p = play(4)
+    p.run("a", 5000, 4)
+    p.run("b", 10000, 4)
+    p.release_all()
+    told = p.core.reason("a", call, now=100.0, ends={"b": (1900.0, 1900.0)}).text
+    assert told.endswith("and gets 3. More when digits-b ends, in about 30 min.")
+    p.run("c", 10000, 1)
+    p.release_all()
+    told = p.core.reason("a", call, now=100.0, ends={"b": (1900.0, 7300.0)}).text
+    assert told.endswith("It should get more in 30 min to 2 h.")
 
 
 def test_the_forecast_is_what_happens(play):
@@ -71,14 +107,16 @@ def test_a_tie_says_how_it_was_settled(play):
     p.run("a")
     p.run("b")
     assert p.shares == {"a": 2, "b": 1}
-    assert (
-        "ties with and, as digits-a arrived earlier, comes after digits-a's to its 2nd" in p.core.reason("b", call).text
-    )
+    told = p.core.reason("b", call)
+    assert told.text.startswith("It has 1 of 3 slots: digits-a has the same priority (5000), came earlier and gets 2.")
+    assert "ties with and, as digits-a arrived earlier, comes after digits-a's to its 2nd" in told.details
     q = play(6)
     for job, priority in (("a", 3000), ("b", 5000), ("c", 5000)):
         q.run(job, priority)
     assert q.shares == {"a": 1, "b": 3, "c": 2}
-    assert "as digits-b has the higher priority" in q.core.reason("a", call).text
+    told = q.core.reason("a", call)
+    assert "digits-b has a higher priority (5000 vs 3000) and gets 3." in told.text
+    assert "as digits-b weighs more" in told.details
 
 
 def test_slots_on_the_way(play):
@@ -87,7 +125,7 @@ def test_slots_on_the_way(play):
     p.run("b")
     reason = p.core.reason("b", call)
     assert reason.code == "starting"
-    assert reason.text == "It is entitled to 2 of 4 slots and holds 0: 2 are on the way (digits-a is leaving 2)."
+    assert reason.text == "It gets 2 of 4 slots and has 0 so far: 2 are on the way (digits-a is leaving 2)."
     assert reason.numbers["leaving"] == {"a": 2}
     p.gone("b")
     assert "its own former workers are still in 2" in p.core.reason("a").text
@@ -193,7 +231,7 @@ def test_every_slot_there_is(play):
     p.run("a", max_workers=8)
     reason = p.core.reason("a")
     assert (reason.code, reason.held, reason.asked) == ("capped", 4, 8)
-    assert reason.text == "It holds all 4 slots of this server; it could use 8."
+    assert reason.text == "It has all 4 slots of this server, and could use 8."
 
 
 def test_no_slots_is_not_the_same_as_busy(play):
@@ -229,3 +267,44 @@ def test_jobs_of_another_queue_are_in_the_way_but_not_before_it_in_its_own(play)
         "It waits: the instance group night serves who came first (policy fifo), and digits-n, which waits, comes "
         "before it."
     )
+
+
+def every_reason(play):
+    """Yield the reasons of the jobs of small worlds, and of a long random history under changing plans."""
+    rng, core = random.Random(3), Core()
+    for number in range(1_500):
+        now, plan = float(number), core.plan
+        event = some_event(core, rng, number, 8, 8)
+        if number % 40 == 0:
+            event = PlanChanged(some_plan(rng, {core._jobs[job].group for job in core.jobs}))
+        elif isinstance(event, JobArrived):
+            unit, groups = rng.choice((1, 1, 3)), [group.name for group in plan.leaves()]
+            event = JobArrived(
+                event.job, event.priority, 6, rng.choice(groups), owner=rng.choice(("ana", "bob")),
+                min_workers=rng.choice((unit, 2 * unit)), slots_per_unit=unit,
+            )  # fmt: skip
+        elif isinstance(event, JobChanged):
+            event = JobChanged(event.job, JobPatch(priority=rng.choice((1000, 2000, 5000))))
+        core.apply(event, now)
+        ends = {job: (now + 60.0, now + 9000.0) for job in core.jobs}
+        yield from (core.reason(job, call, now=now, ends=ends) for job in core.jobs)
+    p = play(8, plan=Plan(instance_groups=(InstanceGroup(name="default", throughput_aware=True),)))
+    p.run("a", max_workers=8)
+    p.step(SpeedMeasured("a", {1: 10.0, 2: 15.0, 4: 12.0}))
+    p.release_all()
+    yield p.core.reason("a", call)
+
+
+def test_no_reason_has_a_formula_in_its_sentence(play):
+    known, explained = set(), 0
+    for reason in every_reason(play):
+        if reason is not None:
+            known.add(reason.code)
+            explained += bool(reason.details)
+            assert not set("÷=") & set(reason.text), reason.text
+            assert "claim" not in reason.text
+            assert "÷" in reason.details or not reason.details
+            assert reason.text[0].isupper() or reason.text.startswith("digits-")
+            assert str(reason) == reason.text
+    assert known == set(REASON_CODES)
+    assert explained

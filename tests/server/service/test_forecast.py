@@ -163,3 +163,11 @@ def test_what_is_told_is_what_happens(place):
     told = place.ask(max_workers=3, priority=7000)
     place.train("new", max_workers=3, priority=7000)
     assert told.slots == len(place.ledger.core.holding("new"))
+
+
+def test_more_workers_than_slots_is_remarked(place):
+    said = "max_workers is 400, and at most 8 slots exist: it will use what there is."
+    told = place.ask(max_workers=400)
+    assert (told.code, told.slots) == ("now", 8)
+    assert told.text.endswith(f" {said}")
+    assert said not in place.ask(max_workers=8).text

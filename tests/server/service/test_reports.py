@@ -13,6 +13,7 @@ from edt_server.core.events import SlotsChanged
 from edt_server.jobs import submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger
+from edt_server.system.interpreters import Interpreter
 from tests.server.core.invariants import check
 from tests.server.service.running import spec
 
@@ -35,7 +36,7 @@ def taking(settings, package):
     ledger = Ledger.open(settings.store_url)
     slots = tuple(control.Slot(id=k, host="h") for k in range(3))
     ledger.change(lambda change: change.apply(SlotsChanged(slots)))
-    accepted = submission.place(settings, "ann", spec(max_workers=3), package, "/python", 1)
+    accepted = submission.place(settings, "ann", spec(max_workers=3), package, Interpreter("/python", "3", True), 1)
     _, outcome = ledger.change(accepted.enter)
     assert outcome.launches == (accepted.job,)
     yield Taking(ledger, accepted.job)

@@ -229,10 +229,10 @@ def test_without_room_for_a_backup_nothing_is_migrated(tmp_path):
 
 
 def _as_read_today(path):
-    """What was stored; a specification or a progress of then has the fields that came later, with their defaults."""
+    """What was stored; a specification or a progress of then has the fields that came later: defaults, and its log."""
     expected = json.loads(path.read_text())
     for fields in expected["jobs"].values():
-        fields["spec"] = _plain(msgspec.convert(fields["spec"], JobSpec))
+        fields["spec"] = _plain(msgspec.convert({"log": "batches"} | fields["spec"], JobSpec))
         if "settings" not in fields:
             fields["settings"] = {name: fields.pop(name) for name in SCHEDULED}
         fields["settings"] = _plain(msgspec.convert(fields["settings"], JobSettings))

@@ -27,6 +27,7 @@ JOBS = [
             args=("--epochs", "8"),
             env={"A": "ä"},
             seed=7,
+            log="batches",
             instance_group="default",
         ),
         state=JobState.RUNNING,
@@ -50,7 +51,7 @@ JOBS = [
     JobRow(
         id="job-2",
         owner="ben",
-        spec=JobSpec(name="second", main="pkg/main.py", max_workers=1, instance_group="default"),
+        spec=JobSpec(name="second", main="pkg/main.py", max_workers=1, instance_group="default", log="batches"),
         state=JobState.ERROR,
         state_since=1_700_000_003.0,
         created=1_700_000_002.0,
