@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,7 @@ from edt_sdk.fabric import checks
 from edt_sdk.fabric.checks import check_callable, one_of, whole
 from edt_sdk.formatting.front_end import in_notebook
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
+from edt_sdk.schemas.fields import names_checked
 from edt_sdk.schemas.wire.context import worker_context
 from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.training.calls import session, validation_call
@@ -33,6 +35,7 @@ from edt_sdk.training.sampling.order import shard_sizes
 from edt_sdk.training.user import payload
 from edt_sdk.training.user.logging_hooks import DriverLoggers
 from edt_sdk.training.user.payload import Training, TrainOptions
+from edt_sdk.training.user.progress_lines import ProgressLines
 from edt_sdk.training.user.scaleup import ScaleUp
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 _METRICS_INTERVAL = 0.2
 
 
+@names_checked
 class FabricModel:
     """Holds a model and everything needed to train it.
 
@@ -51,7 +55,7 @@ class FabricModel:
             `(features, label)`. The second is None when there is no validation data.
         loss_function: `loss_function(outputs, labels)` → mean loss of a batch, a scalar tensor.
         optimizer: built over parameters of `model`, all or some.
-        driver_logger: a `LoggerCallback` in the driver. Replaces the lines that are printed by default.
+        driver_logger: a `LoggerCallback` in the driver. Replaces the lines on progress that are printed by default.
         worker_logger: a `LoggerCallback` in each worker.
         user_callback: a `Callback`, or a list of them. They run on rank 0.
         enable_onnx, save_to_onnx: if either is True, the trained model is also written as `model_epoch_final.onnx` next
@@ -316,10 +320,12 @@ class FabricModel:
         """Return what the workers get: everything except the driver's loggers."""
         given = {field.name: self._given[field.name] for field in fields(Training) if field.name in self._given}
         given |= {"model": self.model, "optimizer": self.optimizer, "metrics": _as_tuple(self._given["metrics"])}
-        return Training(options=options, callbacks=_as_tuple(self._given["user_callback"]), **given)
+        callbacks = _as_tuple(self._given["user_callback"])
+        return Training(options=options, callbacks=callbacks, called=_calling_line(), **given)
 
     def _wait(self, own: session.Session, training: int, options: TrainOptions) -> None:
-        loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"])
+        lines = ProgressLines(options.epochs) if own.job.quiet else None
+        loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"], lines)
         paths = own.job.paths
         # The position of delivered lines is kept on disk, so that a restarted driver continues after them.
         reader = MetricsFollower(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
@@ -356,6 +362,17 @@ def _as_tuple(given: Any) -> tuple[Any, ...]:
     if given is None:
         return ()
     return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def _calling_line() -> str:
+    """Return the file and line of the script that calls `train()`, "" for a call that was submitted from a cell."""
+    from edt_sdk.training.calls import call
+
+    found: FrameType | None = sys._getframe(1)
+    while found is not None and found.f_globals.get("__name__", "").startswith("edt_sdk."):
+        found = found.f_back
+    name = "" if found is None else Path(found.f_code.co_filename).name
+    return "" if found is None or name == call.MAIN else f"{name}, line {found.f_lineno}"
 
 
 def _tell_unused(**arguments: Any) -> None:

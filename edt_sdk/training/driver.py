@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
@@ -18,10 +17,12 @@ from edt_sdk.schemas.wire.context import JobContext, job_context
 from edt_sdk.schemas.wire.link import DriverHello, Failed
 from edt_sdk.training.calls import session
 from edt_sdk.training.member.link import Link
+from edt_sdk.training.user import explanation
 
 NEVER_TRAINED = (
     "{main} ended without calling FabricModel(...).train(...). "
-    "Build a FabricModel in the main script and call its train() method; that is what the workers run."
+    "Build a FabricModel in the main script and call its train() method; that is what the workers run. "
+    'To run the script as it is, submit it with framework="PyTorch" (in a shell: --framework PyTorch).'
 )
 
 
@@ -74,9 +75,10 @@ def report(link: Link, error: Exception, main: str) -> None:
     while own_frames is not None and Path(own_frames.tb_frame.f_code.co_filename) == Path(__file__):
         own_frames = own_frames.tb_next
     error.__traceback__ = own_frames
-    text = "".join(traceback.format_exception(error))
+    text = explanation.traceback_text(error)
     print(text, file=sys.stderr, end="", flush=True)
     message = str(error) if isinstance(error, EdtError) else f"{main} raised {type(error).__name__}: {error}"
+    message = explanation.sentence(message, explanation.missing_module(error))
     # A request that is refused now would be refused again when the same script makes it later.
     final = isinstance(error, InvalidRequest | Unprocessable)
     link.send(Failed(worker=None, message=message, traceback=text, final=final))

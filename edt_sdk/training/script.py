@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import traceback
 
 from edt_sdk.schemas.wire.context import JobContext, job_context
 from edt_sdk.training import driver
+from edt_sdk.training.user import explanation
 
 # A shell's exit codes for these cases.
 _NOT_RUNNABLE, _NOT_FOUND = 126, 127
@@ -34,8 +34,10 @@ def main() -> int:
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, driver.__file__):
             frames = frames.tb_next
-        text = "".join(traceback.format_exception(error.with_traceback(frames or error.__traceback__)))
+        text = explanation.traceback_text(error.with_traceback(frames or error.__traceback__))
         print(text, file=sys.stderr, end="", flush=True)
+        if hint := explanation.missing_module(error):
+            print(f"edt: {hint}", file=sys.stderr, flush=True)
         return 1
     return 0
 

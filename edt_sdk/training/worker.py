@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,18 +36,19 @@ from edt_sdk.training.sampling.order import Order, TestOrder
 from edt_sdk.training.update import determinism
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import UpdateEngine
-from edt_sdk.training.user import payload
+from edt_sdk.training.user import explanation, payload
 from edt_sdk.training.user.datasets import open_datasets
 from edt_sdk.training.user.logging_hooks import WorkerLoggers
 from edt_sdk.training.user.payload import Training
 from edt_sdk.training.validation.step import validation_pass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Worker:
     job: JobContext
     own: WorkerContext
     link: Link
+    training: Training | None = None
 
 
 def main() -> int:
@@ -91,7 +91,7 @@ def work(worker: _Worker) -> int:
     assert begin is not None, "take without a timeout waits"
     number, paths, device = begin.training, job.paths, torch.device(own.device)
     memory = Path(job.memory_dir) if job.memory_dir else None
-    training = payload.read(Path(begin.payload))
+    training = worker.training = payload.read(Path(begin.payload))
     with prepare(job, training, number) as data:
         parts = TrainingParts(
             training=training,
@@ -104,7 +104,7 @@ def work(worker: _Worker) -> int:
             heartbeat=Heartbeat(pulse, data.loader),
             recorder=Recorder(paths.commits(number), paths.metrics(number), discarded=paths.discarded(number)),
             keeper=Keeper(paths, number, memory=memory, interval=job.checkpoint_interval),
-            loggers=WorkerLoggers(own.worker, training.worker_logger, training.worker_logger_callback),
+            loggers=WorkerLoggers(own.worker, training.worker_logger, training.worker_logger_callback, quiet=job.quiet),
             payload=Path(begin.payload),
             # Only a job's first training starts from them. The next one goes on with the weights of its script.
             warm_start=Path(job.warm_start) if job.warm_start and number == 0 else None,
@@ -132,13 +132,24 @@ def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
         raise
     except (Exception, SystemExit) as error:
         raise Unprocessable(
-            f"datasets_function raised {type(error).__name__}: {error}.", field="datasets_function"
+            f"datasets_function raised {type(error).__name__}: {error}.",
+            hint=_where_data_are() if isinstance(error, FileNotFoundError) else "",
+            field="datasets_function",
         ) from error
     options = training.options
     order = Order(len(train), options.shards, options.micro_batch, job.seed, options.epochs)
     test_order = TestOrder(0 if test is None else len(test), options.shards, options.micro_batch)
     with ShardLoader(train, training.fn_batch_collate, job.seed, options.loader_workers, test_dataset=test) as loader:
         yield Data(order, test_order, loader)
+
+
+def _where_data_are() -> str:
+    place = os.environ.get("DATA_DIR")
+    return (
+        f"Read data relative to the environment variable DATA_DIR, which is {place} here"
+        if place
+        else "Read data relative to the environment variable DATA_DIR, which is not set here"
+    ) + ", or submit with dataset=… for a registered data set."
 
 
 def make_engine(training: Training, data: Data, job: JobContext, device: torch.device, worker: int) -> UpdateEngine:
@@ -162,12 +173,17 @@ def make_engine(training: Training, data: Data, job: JobContext, device: torch.d
 
 def fail(worker: _Worker, error: BaseException) -> NoReturn:
     """Write the traceback to stderr, send the message to the supervisor, and end."""
-    text = "".join(traceback.format_exception(error))
+    text = explanation.traceback_text(error)
     print(text, file=sys.stderr, end="", flush=True)
     # Our own errors are final: they name what is impossible, and a retry would fail too. An error with a cause only
     # reports what the user's code raised, such as a disk that did not answer, and a retry may succeed.
     final = isinstance(error, EdtError) and error.__cause__ is None
     message = str(error) if isinstance(error, EdtError) else f"{type(error).__name__}: {error}"
+    if worker.training is not None:
+        code = worker.job.paths.code_dir(worker.job.code_dir)
+        where = explanation.layer(error, worker.training.model, worker.training.called, code)
+        message = explanation.sentence(message, where)
+    message = explanation.sentence(message, explanation.missing_module(error))
     worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text, final=final))
     # Not sys.exit(): threads of a group that has lost its peers, or the user's threads, could keep the process alive.
     end_process(1)

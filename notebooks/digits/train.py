@@ -3,7 +3,6 @@
 import argparse
 
 import torch
-from edtcallback import EDTLoggerCallback
 from fabric_model import FabricModel
 from model import datasets, network
 from torch import nn
@@ -19,5 +18,5 @@ if __name__ == "__main__":
     torch.manual_seed(1)
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
-    fabric = FabricModel(model, datasets, nn.functional.cross_entropy, optimizer, driver_logger=EDTLoggerCallback())
+    fabric = FabricModel(model, datasets, nn.functional.cross_entropy, optimizer)
     fabric.train(options.epochs, options.batch_size, SHARDS, checkpoint_freq=0)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -244,6 +245,8 @@ assert Callback is edt_sdk.callbacks.Callback and LoggerCallback is edt_sdk.call
 def test_in_a_job_the_import_says_once_what_wmlas_engine_said() -> None:
     said = run(IMPORTS, DATA_DIR="/data", RESULT_DIR="/r", LOG_DIR="", **to_environ(job()))
     assert said == ["<> DATA_DIR /data", "<> RESULT_DIR /r", "Using pytorch backend."]
+    quiet = msgspec.structs.replace(job(), log="quiet")
+    assert run(IMPORTS, DATA_DIR="/data", RESULT_DIR="/r", LOG_DIR="", **to_environ(quiet)) == []
 
 
 def test_a_backend_that_there_is_not_is_said() -> None:

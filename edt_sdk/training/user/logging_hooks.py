@@ -1,9 +1,10 @@
-"""Deliver recorded metrics to WMLA's logger callbacks, and print the lines of its engine.
+"""Deliver recorded metrics to WMLA's logger callbacks, and print what a job's log has of its training.
 
 Two families of loggers share the names of their hooks and differ in arguments: `driver_logger`/`worker_logger` (WMLA
 1.2–2.x, `LoggerCallback`) and `driver_logger_callback`/`worker_logger_callback` (WMLA 4–5). The driver's loggers get
 the lines of the metrics file, in order and each line once. A worker's loggers get its own results. A user's logger
-replaces the default, which prints. Every value passed is a plain Python number.
+replaces the default, which prints: the lines of WMLA's engine for every micro-batch, or in a quiet job `ProgressLines`
+in the driver and nothing in workers. Every value passed is a plain Python number.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 
 from edt_sdk.callbacks import LoggerCallback
 from edt_sdk.training.records.recorder import MetricLine, TrainLine, epoch_behind
+from edt_sdk.training.user.progress_lines import ProgressLines
 
 START = "--------START TRAINING--------"
 NAN = float("nan")
 
 
 class PrintingLogger(LoggerCallback):
-    """Prints the lines of WMLA's engine. The driver's default."""
+    """Prints the lines of WMLA's engine. The driver's default, except in a quiet job."""
 
     def log_train_metrics(self, loss: float, acc: float, completed_batch: int, worker: int = 0) -> None:
         """Print two lines for each finished micro-batch."""
@@ -81,11 +83,18 @@ class EpochMeans:
 
 
 class DriverLoggers:
-    """Calls the user's `driver_logger` and `driver_logger_callback`. Either may be None."""
+    """Calls the user's `driver_logger` and `driver_logger_callback`. Either may be None.
 
-    def __init__(self, logger: Any, logger_callback: Any) -> None:
-        self._old = PrintingLogger() if logger is None and logger_callback is None else logger
+    `lines` are a quiet job's. None prints the lines of WMLA's engine.
+    """
+
+    def __init__(self, logger: Any, logger_callback: Any, lines: ProgressLines | None = None) -> None:
+        default = logger is None and logger_callback is None
+        self._quiet = lines is not None
+        self._lines = lines if default else None
+        self._old = PrintingLogger() if default and lines is None else logger
         self._new = logger_callback
+        self._recalls = False
         self._running = RunningEpoch(0)
         self._means = EpochMeans()
         self._batches = 0
@@ -94,7 +103,10 @@ class DriverLoggers:
     def begin(self) -> None:
         """Call `on_train_begin`, before the first metric."""
         self._started = time.monotonic()
-        print(START, flush=True)
+        if self._lines is not None:
+            self._lines.begin()
+        if not self._quiet:
+            print(START, flush=True)
         call_all((self._old, self._new), "on_train_begin")
 
     def deliver(self, line: MetricLine) -> None:
@@ -105,18 +117,24 @@ class DriverLoggers:
         loss = NAN if line.loss is None else line.loss
         call(self._old, "log_test_metrics", loss, line.accuracy or 0.0, self._running.batches)
         call(self._new, "log_test_metrics", _numbers(line.loss, line.accuracy, line.metrics), 0, line.epoch)
+        if self._lines is not None:
+            self._print(self._lines.test(line))
 
     def recall(self, line: MetricLine) -> None:
         """Add a line to the sums without calling a logger: the previous driver, now dead, has delivered it."""
         # Without loggers, `deliver` only adds to the sums.
         loggers = self._old, self._new
-        self._old = self._new = None
+        self._old, self._new, self._recalls = None, None, True
         self.deliver(line)
-        self._old, self._new = loggers
+        self._old, self._new, self._recalls = *loggers, False
 
     def end(self, epochs: int) -> None:
         """Call `on_train_end`, after the last metric."""
+        if self._lines is not None:
+            self._print(self._lines.end())
         call_all((self._old, self._new), "on_train_end")
+        if self._quiet:
+            return
         seconds = time.monotonic() - self._started
         print(f"--------END TRAINING: completed epoch {epochs} in time {seconds:.2f} --------", flush=True)
 
@@ -137,14 +155,24 @@ class DriverLoggers:
             values["accuracy"] = line.accuracy
         means = self._means.add(values, line.samples)
         call(self._new, "log_train_metrics", means, self._batches, line.epoch, line.world)
+        if self._lines is not None:
+            self._print(self._lines.train(line, means))
+
+    def _print(self, text: str) -> None:
+        if text and not self._recalls:
+            print(text, flush=True)
 
 
 class WorkerLoggers:
-    """Calls the user's `worker_logger` and `worker_logger_callback` with a worker's own results, batch by batch."""
+    """Calls the user's `worker_logger` and `worker_logger_callback` with a worker's own results, batch by batch.
 
-    def __init__(self, worker: int, logger: Any, logger_callback: Any) -> None:
+    `quiet` prints nothing of the engine's.
+    """
+
+    def __init__(self, worker: int, logger: Any, logger_callback: Any, *, quiet: bool = False) -> None:
         self._worker = worker
-        self._prints = logger is None and logger_callback is None
+        self._quiet = quiet
+        self._prints = not quiet and logger is None and logger_callback is None
         self._old = logger
         self._new = logger_callback
         self._running = RunningEpoch(0)
@@ -153,7 +181,8 @@ class WorkerLoggers:
 
     def begin(self) -> None:
         """Call `on_train_begin`, before the first metric."""
-        print(START, flush=True)
+        if not self._quiet:
+            print(START, flush=True)
         call_all((self._old, self._new), "on_train_begin")
 
     def train(
@@ -179,7 +208,8 @@ class WorkerLoggers:
     def end(self) -> None:
         """Call `on_train_end` when the worker leaves or the training is over."""
         call_all((self._old, self._new), "on_train_end")
-        print(f"--------END TRAINING: completed {self._batches} iterations --------", flush=True)
+        if not self._quiet:
+            print(f"--------END TRAINING: completed {self._batches} iterations --------", flush=True)
 
 
 def call(target: Any, hook: str, *arguments: Any) -> None:

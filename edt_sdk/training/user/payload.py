@@ -70,7 +70,10 @@ class TrainOptions:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """Holds the objects of a `train()` call. Meanings as in `edt_sdk.fabric.fabric.FabricModel`."""
+    """Holds the objects of a `train()` call. Meanings as in `edt_sdk.fabric.fabric.FabricModel`.
+
+    `called` is the place of the call, such as "train.py, line 23", for error messages. "" when it is not known.
+    """
 
     model: nn.Module
     datasets_function: Callable[[], Any]
@@ -86,6 +89,7 @@ class Training:
     worker_logger_callback: Any = None
     lr_scheduler: Any = None
     save_to_onnx: bool = False
+    called: str = ""
 
 
 # The user's names of the parts, where they differ from the fields above.

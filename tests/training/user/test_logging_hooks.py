@@ -11,6 +11,7 @@ import pytest
 from edt_sdk.callbacks import LoggerCallback
 from edt_sdk.training.records.recorder import TestLine, TrainLine
 from edt_sdk.training.user.logging_hooks import DriverLoggers, WorkerLoggers
+from edt_sdk.training.user.progress_lines import ProgressLines
 
 
 class Hears:
@@ -147,6 +148,21 @@ def test_a_logger_of_either_family_replaces_these_lines(
 ) -> None:
     loggers = DriverLoggers(*given)
     loggers.deliver(update(0, (2.0, 0.25, 4)))
+    assert capsys.readouterr().out == ""
+
+
+def test_in_a_quiet_job_a_logger_of_one_s_own_is_called_and_nothing_else_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    old, own = Hears(), Hears()
+    loggers = DriverLoggers(old, None, ProgressLines(1))
+    loggers.begin()
+    loggers.deliver(update(0, (2.0, 0.25, 4), per_epoch=1))
+    loggers.end(1)
+    work(WorkerLoggers(0, own, None, quiet=True))
+    work(WorkerLoggers(0, None, None, quiet=True))
+    assert [call[0] for call in old.heard] == ["on_train_begin", "train", "on_train_end"]
+    assert len(own.heard) == 6
     assert capsys.readouterr().out == ""
 
 
