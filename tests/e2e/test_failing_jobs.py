@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import psutil
 import pytest
 
@@ -37,6 +39,12 @@ def processes_of(job: Job) -> list[psutil.Process]:
         ("unpicklable_model.py", "model.handle"),
         pytest.param("raising_getitem.py", "sample 13 is broken", marks=pytest.mark.long),
         ("raising_script.py", "ZeroDivisionError"),
+        (
+            "wrong_shape.py",
+            "in layer 1, Linear(in_features=64, out_features=2, bias=True), which got a tensor of 2×32. "
+            "The model is the one of the train() call in wrong_shape.py, line 13.",
+        ),
+        ("missing_module.py", f"{sys.executable} -m pip install albumentationz"),
     ],
 )
 def test_a_mistake_ends_the_job_with_its_words(four_slots: Jobs, main: str, said: str) -> None:
@@ -46,6 +54,7 @@ def test_a_mistake_ends_the_job_with_its_words(four_slots: Jobs, main: str, said
     assert job.state == "FAILED"
     assert said in str(failed.value), str(failed.value)
     assert said in job.view.message
+    assert "edt_sdk.schemas.errors" not in job.view.message
     nothing_left(four_slots, job)
 
 
@@ -53,7 +62,7 @@ def test_a_mistake_ends_the_job_with_its_words(four_slots: Jobs, main: str, said
 def test_the_last_line_before_a_kill_is_in_the_log(four_slots: Jobs, where: str) -> None:
     job = four_slots.submit("last_words.py", where, max_workers=1)
     with pytest.raises(JobFailed):
-        job.wait(60)
+        job.wait(300)
     lines = job.logs(stream="stdout" if where == "driver" else "worker")
     assert f"last words of the {where}, without a newline" in str(lines)
     assert f"and on stderr of the {where}" in str(job.logs())

@@ -14,7 +14,7 @@ from demo.live_notebook import LiveNotebook, ServerKernel
 from edt_sdk.testing import LocalServer
 
 ONE = {"EdtApp.threads_per_slot": 1}
-TRAIN = "import helper\nprint('says', helper.WORD)\n"
+TRAIN = "# FabricModel\nimport helper\nprint('says', helper.WORD)\n"
 
 
 def post(server: LocalServer, path: str, body: dict[str, Any]) -> requests.Response:
@@ -71,7 +71,7 @@ def test_they_are_packed_where_they_are_and_run_elsewhere(runs: LocalServer, ask
     sent = post(asks, "submissions", {"source": "mine", "main": "train.py", "spec": spec})
     assert sent.status_code == 201, sent.text
     assert sent.headers["Location"] == f"/edt/api/jobs/{sent.json()['id']}"
-    job = runs.client().job(sent.json()["id"]).wait(60, progress=False)
+    job = runs.client().job(sent.json()["id"]).wait(300, progress=False)
     assert (job.name, job.view.main) == ("from a form", "train.py")
     assert "says hello" in job.logs()
 
@@ -81,10 +81,10 @@ def test_they_are_packed_where_they_are_and_run_elsewhere(runs: LocalServer, ask
     sent = post(asks, "submissions", again)
     assert sent.status_code == 201, sent.text
     assert sent.headers["Location"] == f"/edt/api/jobs/{sent.json()['id']}"
-    assert "says hello" in runs.client().job(sent.json()["id"]).wait(60, progress=False).logs()
+    assert "says hello" in runs.client().job(sent.json()["id"]).wait(300, progress=False).logs()
     through_sdk = asks.client().job(job.id).clone(name="by the SDK", max_workers=1)
     assert (through_sdk.name, through_sdk.view.max_workers) == ("by the SDK", 1)
-    assert "says hello" in through_sdk.wait(60, progress=False).logs()
+    assert "says hello" in through_sdk.wait(300, progress=False).logs()
 
 
 def test_what_is_refused_there_is_said_here_in_the_same_words(asks: LocalServer) -> None:
@@ -130,7 +130,7 @@ def test_a_notebook_submits_its_tagged_cells(runs: LocalServer) -> None:
     make = nbformat.v4.new_code_cell
     cells = [
         make("%load_ext edt_sdk\nraise_if_run = 1"),
-        make("import helper\nprint('says', helper.WORD)", metadata={"tags": ["edt"]}),
+        make("# FabricModel\nimport helper\nprint('says', helper.WORD)", metadata={"tags": ["edt"]}),
         make("job = %edt_submit --notebook --framework PyTorch"),
         make("job.wait()\nprint(job.name, job.view.state)\nprint(job.logs())"),
     ]

@@ -152,7 +152,7 @@ def test_one_process_holds_all_slots_of_a_job(four_slots: Jobs, folder: Path) ->
     with pytest.raises(Unprocessable, match="no more and no fewer"):
         job.update(max_workers=2)
     let_go(job)
-    job.wait(60)
+    job.wait(300)
     assert len(starts(job)) == 1
 
 
@@ -192,7 +192,7 @@ def test_stopped_nothing_is_left(four_slots: Jobs, folder: Path) -> None:
     until(lambda: starts(job), "the program")
     job.stop()
     with pytest.raises(JobFailed, match="Stopped by"):
-        job.wait(60)
+        job.wait(300)
     until(lambda: gone(starts(job)[0][1]), "the end of the program")
     assert "behind" not in str(job.logs())
 
@@ -207,7 +207,7 @@ def test_suspended_it_begins_again_at_the_beginning(four_slots: Jobs, folder: Pa
     job.resume()
     until(lambda: len(starts(job)) == 4, "both ranks again")
     let_go(job)
-    job.wait(60)
+    job.wait(300)
     assert ["from the beginning" in text for text in told(job, "run_started")] == [False, True]
     assert "begin again from the beginning" in told(job, "run_stopped")[0]
 
@@ -218,11 +218,11 @@ def test_stopped_and_resumed_it_begins_again_too(four_slots: Jobs, folder: Path)
     until(lambda: starts(job), "the script")
     job.stop()
     with pytest.raises(JobFailed, match="Stopped by"):
-        job.wait(60)
+        job.wait(300)
     job.resume()
     until(lambda: len(starts(job)) == 2, "the script again")
     let_go(job)
-    job.wait(60)
+    job.wait(300)
     assert "from the beginning" in told(job, "run_started")[1]
 
 
@@ -235,10 +235,10 @@ def test_it_waits_until_it_can_have_all_its_slots(four_slots: Jobs, folder: Path
     assert (second.view.reason.held, second.view.reason.asked) == (0, 4)
     assert first.refresh().view.slots == 2
     let_go(first)
-    first.wait(60)
+    first.wait(300)
     until(lambda: len(starts(second)) == 4, "all its ranks")
     let_go(second)
-    second.wait(60)
+    second.wait(300)
 
 
 @pytest.mark.long
@@ -250,7 +250,7 @@ def test_elastic_jobs_make_room_and_take_nothing_back(four_slots: Jobs, folder: 
     until(lambda: four_slots.worlds(elastic)[-1:] == [1], "one worker")
     assert gang.refresh().view.slots == 3
     let_go(gang)
-    gang.wait(60)
+    gang.wait(300)
     until(lambda: four_slots.worlds(elastic)[-1:] == [4], "four workers again")
     elastic.stop()
 
@@ -266,7 +266,7 @@ def test_a_supervisor_that_is_killed_leaves_nothing_running(four_slots: Jobs, fo
     assert gone(first)
     assert gone(str(shell))
     let_go(job)
-    job.wait(60)
+    job.wait(300)
     assert any("attempt 2" in event.text for event in job.story())
 
 
@@ -280,7 +280,7 @@ def test_a_server_that_is_killed_does_not_touch_it(tmp_path: Path, folder: Path)
         until(lambda: all(gone(pid) for _, pid in starts(job)), "the end of the script")
         server.start()
         again = server.client().job(job.id)
-        again.wait(60)
+        again.wait(300)
         assert again.view.state is JobState.FINISHED
         assert len(starts(job)) == 2
 

@@ -5,4 +5,14 @@ Never: the engine. It calls user code and returns the result.
 Read first: `payload.py`, then `hooks.py`.
 """
 
-__all__ = ["custom_test", "datasets", "hooks", "logging_hooks", "lr_schedule", "payload", "scaleup"]
+__all__ = [
+    "custom_test",
+    "datasets",
+    "explanation",
+    "hooks",
+    "logging_hooks",
+    "lr_schedule",
+    "payload",
+    "progress_lines",
+    "scaleup",
+]
