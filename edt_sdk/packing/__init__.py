@@ -8,4 +8,4 @@ Never: the network.
 Read first: `sources.py` (which files), then `archive.py`.
 """
 
-__all__ = ["archive", "cell_needs", "cells", "data_files", "sources", "table", "upload"]
+__all__ = ["archive", "cell_needs", "cells", "data_files", "preflight", "sources", "table", "upload"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pathspec
 
 from edt_sdk.packing.cells import cells_of, script_from_cells
 from edt_sdk.schemas.errors import PackageError, TooLarge
+from edt_sdk.schemas.fields import did_you_mean
 
 IGNORE_FILE = ".edtignore"
 # Files and folders that no job needs, and .env and .netrc, which hold secrets.
@@ -99,7 +100,7 @@ def collect(
     if not path.is_file():
         raise PackageError(
             f"There is no folder or file {str(source)!r}.",
-            hint="Give a folder, a .py or .ipynb file, or a list of notebook cells.",
+            hint=_meant(path) or "Give a folder, a .py or .ipynb file, or a list of notebook cells.",
             field="source",
         )
     path = path.resolve()
@@ -160,7 +161,7 @@ def _local_modules(script: str, folder: Path) -> list[Path]:
     found: set[Path] = set()
     waiting = [script]
     while waiting:
-        for name in sorted(_imported(waiting.pop()) - _NEVER):
+        for name in sorted(imported(waiting.pop()) - _NEVER):
             for path in _files_of(folder / name):
                 if path not in found:
                     found.add(path)
@@ -169,7 +170,7 @@ def _local_modules(script: str, folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _imported(script: str) -> set[str]:
+def imported(script: str) -> set[str]:
     """Return the top-level names of imported modules, none where the text is not Python (the job will report it)."""
     try:
         tree = ast.parse(script)
@@ -202,6 +203,12 @@ def _with_helpers(collected: Collected) -> Collected:
     helpers = [_entry(folder / name, name) for name in HELPERS if name not in own and (folder / name).is_file()]
     files = sorted((*collected.files, *helpers), key=lambda file: file.name)
     return Collected(collected.name, collected.main, tuple(files), collected.notes)
+
+
+def helper_notes(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the sentence about the helpers among these files, none where there is no helper."""
+    found = sorted(set(HELPERS).intersection(names))
+    return (f"{', '.join(found)}: helpers for WMLA code, added to each job",) if found else ()
 
 
 def _ignored_in(folder: Path) -> pathspec.GitIgnoreSpec:
@@ -299,7 +306,8 @@ def _main_of(folder: Path, files: Sequence[SourceFile], main: str | None) -> str
         wanted = main.replace(os.sep, "/").removeprefix("./")
         if any(file.name == wanted for file in files):
             return wanted
-        raise PackageError(f"main={main!r} is not in the package. {_found(folder, scripts)}", field="main")
+        why = f"main={main!r} is not in the package. {_found(folder, scripts)}"
+        raise PackageError(why, hint=did_you_mean(wanted, scripts), field="main")
     usual = [name for name in ("main.py", "train.py") if name in scripts]
     top = [name for name in scripts if "/" not in name and name not in HELPERS]
     for choice in (usual, top, scripts):
@@ -308,6 +316,13 @@ def _main_of(folder: Path, files: Sequence[SourceFile], main: str | None) -> str
     raise PackageError(
         f"Which script is the main one? {_found(folder, scripts)}", hint="Name it: main='train.py'.", field="main"
     )
+
+
+def _meant(path: Path) -> str:
+    try:
+        return did_you_mean(path.name, os.listdir(path.parent))
+    except OSError:
+        return ""
 
 
 def _found(folder: Path, scripts: Sequence[str]) -> str:

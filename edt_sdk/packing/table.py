@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edt_sdk.packing.sources import Collected
+from edt_sdk.packing.sources import Collected, helper_notes
 
 _SHOWN = 20
 
@@ -37,7 +37,8 @@ def listing(
     noun = "file" if len(files) == 1 else "files"
     compressed = "" if packed is None else f", {human_bytes(packed)} compressed"
     head = f"{what} {len(files)} {noun}, {human_bytes(total)}{compressed}:"
-    return "\n".join([head, *lines, *(f"  note: {note}" for note in notes)])
+    told = (*notes, *helper_notes(name for name, _ in files))
+    return "\n".join([head, *lines, *(f"  note: {note}" for note in told)])
 
 
 def human_bytes(size: float) -> str:
