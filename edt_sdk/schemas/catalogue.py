@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import Framework, framework_named
-from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView, check_max_workers, check_priority
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView, Log, check_max_workers, check_priority
 
 _NAME = re.compile(r"\w[\w.-]{0,99}\Z")
 DEFAULT_FRAMEWORK = Framework.EDT.value
@@ -262,7 +262,7 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         max_workers: most slots the job may hold at once (default: the model's).
         args: the script's arguments, in place of the model's.
         hyperparameters: over the model's, key by key.
-        priority, instance_group, mode, seed, env, warm_start: as in `JobSpec`.
+        priority, instance_group, mode, seed, log, env, warm_start: as in `JobSpec`.
     """
 
     name: str | None = None
@@ -275,6 +275,7 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     instance_group: str = ""
     mode: str = "exact"
     seed: int = 0
+    log: Log = "quiet"
     env: dict[str, str] = {}
     warm_start: str = ""
 

@@ -48,6 +48,10 @@ class InvalidRequest(EdtError, status=400, code="invalid_request"):
     """The request is malformed. A retry of the same request fails again."""
 
 
+class UnknownArgument(InvalidRequest, TypeError, code="unknown_argument"):
+    """A function was called with an argument that it does not have."""
+
+
 class PackageError(InvalidRequest, code="bad_package"):
     """The package cannot be unpacked safely, or misses what the job needs."""
 

@@ -1,24 +1,43 @@
-"""Describe the fields of a struct, for the command line, for magics and for OpenAPI.
+"""Describe the fields of a struct, for the command line, for magics and for OpenAPI, and refuse wrong ones in words.
 
 A field has its type and default in the struct, its bounds and metavar in its `msgspec.Meta`, and its words in the
-`Attributes` of the docstring. Everything that shows a field to people is made from these three.
+`Attributes` of the docstring. Everything that shows a field to people is made from these three. The second half finds
+what a misspelled name or a value of the wrong type means, for every surface: Python, `edt`, magics and REST.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
+import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from types import FunctionType
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
+
+from edt_sdk.schemas.errors import InvalidRequest, UnknownArgument
 
 Struct = type[msgspec.Struct]
 _PARSERS: dict[type, Callable[[str], Any]] = {msgspec.inspect.IntType: int, msgspec.inspect.FloatType: float}
 _ATTRIBUTE = re.compile(r"^    (?P<names>\w+(?:, \w+)*): (?P<text>.*(?:\n {8}.*)*)", re.MULTILINE)
 REF = "#/components/schemas/{name}"
+C = TypeVar("C", bound=type)
+_UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+# Two names count as near from this similarity on. Below it, short names are near by accident.
+_NEAR = 0.7
+_KINDS: Mapping[str, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping of names to values",
+}
 
 
 @cache
@@ -92,6 +111,35 @@ def variable(text: str) -> tuple[str, str]:
     return key, value
 
 
+def wrong_use(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """Return the sentence on words of a command line that a parser does not know, with the options that are meant."""
+    options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+    meant = [did_you_mean(option, parser._option_string_actions, str) for option in options]
+    return " ".join([f"unrecognized arguments: {' '.join(options or unknown)}.", *filter(None, meant)])
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser with errors of one line. It names what a misspelled option or verb probably means."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and end with exit code 2."""
+        end = "" if message.endswith(("?", ".")) else "."
+        self.exit(2, f"edt: {message}{end} See: {self.prog} --help\n")
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse unknown words here, because the parser above would not know the options of this one."""
+        found, unknown = super().parse_known_args(*args, **kwargs)
+        if unknown:
+            self.error(wrong_use(self, unknown))
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # argparse lists all choices, which is right for an option and too much for verbs.
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            self.error(f"there is no `{self.prog} {value}`. {did_you_mean(value, action.choices, str)}".rstrip())
+        super()._check_value(action, value)
+
+
 def components(structs: Iterable[Struct]) -> dict[str, Any]:
     """Return the OpenAPI components of these structs and of the structs and enums in them, by name.
 
@@ -115,3 +163,80 @@ def components(structs: Iterable[Struct]) -> dict[str, Any]:
         if not struct.__struct_config__.forbid_unknown_fields and not hasattr(struct, "check"):
             schema["required"] = list(schema["properties"])
     return found
+
+
+# --- wrong names and values -------------------------------------------------------------------------------------------
+
+
+def near(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is nearest to `name`, None when none is near. Case, `-` and `_` do not matter."""
+    plain = {_plain(each): str(each) for each in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=_NEAR)
+    return plain[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
+    """Return "Did you mean 'max_workers'?", or "" when no known name is near."""
+    found = near(name, known)
+    return "" if found is None else f"Did you mean {shown(found)}?"
+
+
+def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise UnknownArgument for the first given argument that the function does not have."""
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"Its arguments are {', '.join(known)}."
+            raise UnknownArgument(f"{function}() has no argument {name!r}.", hint=hint, field=name)
+
+
+def names_checked(cls: C) -> C:
+    """Make calls of a class's public functions raise UnknownArgument in place of Python's TypeError. A decorator."""
+    for name, function in list(vars(cls).items()):
+        if inspect.isfunction(function) and (name == "__init__" or not name.startswith("_")):
+            setattr(cls, name, _checked(function, cls.__name__ if name == "__init__" else name))
+    return cls
+
+
+def _checked(function: FunctionType, shown: str) -> Callable[..., Any]:
+    known = [each.name for each in inspect.signature(function).parameters.values() if each.kind not in _UNNAMED]
+    if function.__code__.co_flags & inspect.CO_VARKEYWORDS:
+        return function
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs.keys() <= set(known):
+            check_names(shown, kwargs, known[1:])
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def words_of(args: Iterable[Any] | str, field: str = "args") -> tuple[str, ...]:
+    """Return arguments as words. A text is split as a shell splits it. InvalidRequest when a quote is not closed."""
+    if not isinstance(args, str):
+        return tuple(map(str, args))
+    try:
+        return tuple(shlex.split(args))
+    except ValueError as wrong:
+        raise InvalidRequest(
+            f"{field} is a text that a shell could not split: {wrong}: {args}", hint="Close the quote.", field=field
+        ) from None
+
+
+def misfit(value: Any, expected: str, field: str) -> str:
+    """Return the sentence for a value of the wrong type. `expected` and the answer to it are in msgspec's words."""
+    wanted = " or ".join(_KINDS.get(each, each) for each in expected.split(" | ") if each != "null")
+    return f"{field} must be {wanted}, not {_described(value)}."
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the text {value!r:.60}"
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    return f"the {type(value).__name__} {value!r:.60}"
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

@@ -27,6 +27,14 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     slots: int | None = None
 
 
+def more_than_exist(max_workers: int, slots: int) -> str:
+    """Return a remark on a job that asks for more slots than exist, "" for any other."""
+    if max_workers <= slots:
+        return ""
+    noun = "slot exists" if slots == 1 else "slots exist"
+    return f"max_workers is {max_workers}, and at most {slots} {noun}: it will use what there is."
+
+
 class PackedFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a package.
 

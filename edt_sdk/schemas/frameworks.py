@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.fields import did_you_mean
 
 SHELL = ("bash", "-c")
 """The shell that runs a command given as one string."""
@@ -37,8 +38,9 @@ def framework_named(name: str) -> Framework:
     try:
         return Framework(name)
     except ValueError:
+        known = [each.value for each in Framework]
         raise Unprocessable(
             f"There is no framework {name!r}.",
-            hint=f"Use one of {', '.join(each.value for each in Framework)}.",
+            hint=f"{did_you_mean(name, known)} Use one of {', '.join(known)}.".strip(),
             field="framework",
         ) from None

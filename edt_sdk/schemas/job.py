@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
+from edt_sdk.schemas.fields import did_you_mean, misfit, near, words_of
 from edt_sdk.schemas.frameworks import Framework, framework_named
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.torchrun import TorchrunOptions
@@ -26,6 +27,9 @@ DEFAULT_PRIORITY = 5000
 DEFAULT_INSTANCE_GROUP = "default"
 DEFAULT_SHARDS = 8
 MOST_PRIORITY = 10**9
+MOST_WORKERS = 10**6
+MOST_THREADS = 1024
+LONGEST_PATH = 4096
 MOST_NOTES = 10_000
 MOST_TAGS = 20
 LONGEST_TAG = 40
@@ -34,7 +38,12 @@ SCHEDULED = ("priority", "max_workers", "instance_group")
 T = TypeVar("T")
 Refusal = type[InvalidRequest] | type[Unprocessable]
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# Where msgspec names the wrong field: "… field `shar` …", "… - at `$.instance_groups[0].share`".
+# msgspec's messages: "… unknown field `shar` - at `$.instance_groups[0]`", "Expected `int`, got `str` - at `$.seed`".
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<place>[^`]*)`)?\Z")
+_TYPE = re.compile(
+    r"Expected `(?P<wanted>[^`]+)`, got `(?P<got>[^`]+)` - at `\$\.(?P<place>\w+(?:\.\w+|\[(?:\d+|\.\.\.)\])*)`\Z"
+)
+_STEP = re.compile(r"\[(\d+|\.\.\.)\]|(\w+)")
 _FIELD = re.compile(r"field `(?P<named>[^`]+)`|at `\$\.(?:[^`]*\.)?(?P<at>\w+)(?:\[[^`\]]*\])*`")
 
 
@@ -44,7 +53,8 @@ def tags_of(given: Iterable[str] | str) -> tuple[str, ...]:
 
 
 # Bounds are described here and enforced in `check`, because msgspec's own errors have no hints.
-Count = Annotated[int, Meta(extra_json_schema={"minimum": 1}, extra={"metavar": "N"})]
+Count = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MOST_WORKERS}, extra={"metavar": "N"})]
+Threads = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MOST_THREADS}, extra={"metavar": "N"})]
 Priority = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MOST_PRIORITY}, extra={"metavar": "P"})]
 GroupName = Annotated[str, Meta(extra={"metavar": "G"})]
 Notes = Annotated[str, Meta(extra_json_schema={"maxLength": MOST_NOTES}, extra={"metavar": "TEXT"})]
@@ -53,6 +63,7 @@ Tags = Annotated[
     Meta(extra_json_schema={"maxItems": MOST_TAGS, "uniqueItems": True}, extra={"metavar": "TAG,…", "parser": tags_of}),
 ]
 Mode = Annotated[str, Meta(extra_json_schema={"enum": ["exact", "fast"]})]
+Log = Annotated[str, Meta(extra_json_schema={"enum": ["quiet", "batches"]})]
 FrameworkName = Annotated[
     str, Meta(extra_json_schema={"enum": [each.value for each in Framework]}, extra={"metavar": "F"})
 ]
@@ -79,6 +90,16 @@ class JobState(StrEnum):
     def final(self) -> bool:
         """True when the job has ended."""
         return self in _FINAL
+
+    @property
+    def word(self) -> str:
+        """The state for people: "stopped" where programs see KILLED, else the name in small letters."""
+        return self.shown.lower()
+
+    @property
+    def shown(self) -> str:
+        """The state for people in capitals, as tables and cards have it."""
+        return "STOPPED" if self is JobState.KILLED else self.value
 
 
 _FINAL = frozenset({JobState.FINISHED, JobState.KILLED, JobState.FAILED, JobState.ERROR})
@@ -155,10 +176,12 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
         slots_per_unit: its slots come and go N at a time; `max_workers` and `min_workers` are multiples of it.
         pending_timeout: seconds after which it ends with ERROR if it has never held a slot (default: its group's).
         code_dir: name of the package's one top folder, empty when its files lie at the top.
-        args: the script's own arguments.
+        args: the script's own arguments, as words; a text is split as a shell splits it.
         env: an environment variable for driver and workers; repeatable.
         mode: exact gives equal bits for any number of workers; fast the same batches, not the same bits.
         seed: seed of sample order, dropout and augmentation.
+        log: quiet prints a line for each epoch, seldom in long trainings; batches prints lines for every micro-batch,
+            as WMLA does. What the script prints is always there.
         threads_per_slot: threads of a worker (default: the server's cores ÷ slots). They are part of the bits.
         python: path of the Python to run the job in (default: this Python, or the server's own).
         warm_start: id of another job, whose final weights (else its newest epoch's) this model starts with.
@@ -184,7 +207,8 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
     env: Annotated[dict[str, str], Meta(extra={"metavar": "K=V"})] = {}
     mode: Mode = "exact"
     seed: Annotated[int, Meta(extra_json_schema={"minimum": 0})] = 0
-    threads_per_slot: Count | None = None
+    log: Log = "quiet"
+    threads_per_slot: Threads | None = None
     python: Annotated[str, Meta(extra={"metavar": "PATH"})] | None = None
     python_version: str | None = None
     warm_start: JobId = ""
@@ -205,6 +229,9 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
         """Return self, or raise InvalidRequest or Unprocessable naming the field."""
         if not self.name.strip() or len(self.name) > 200:
             raise InvalidRequest("name must have 1 to 200 characters.", field="name")
+        # Other users see it in their terminals, where a control character is a command.
+        if not self.name.isprintable():
+            raise InvalidRequest(f"name has a character that cannot be shown: {self.name!r}.", field="name")
         self._check_program()
         _check_settings(msgspec.structs.asdict(self.settings))
         check_units(self.min_workers, self.max_workers, self.slots_per_unit)
@@ -217,16 +244,24 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
             )
         if self.mode not in ("exact", "fast"):
             raise Unprocessable(f"mode is 'exact' or 'fast', not {self.mode!r}.", field="mode")
+        if self.log not in ("quiet", "batches"):
+            raise Unprocessable(f"log is 'quiet' or 'batches', not {self.log!r}.", field="log")
         if not 0 <= self.seed < 2**63:
             raise Unprocessable("seed must lie in 0 … 2**63 - 1.", field="seed")
-        if self.threads_per_slot is not None and self.threads_per_slot < 1:
-            raise Unprocessable("threads_per_slot must be at least 1.", field="threads_per_slot")
+        if self.threads_per_slot is not None and not 1 <= self.threads_per_slot <= MOST_THREADS:
+            raise Unprocessable(
+                f"threads_per_slot must lie in 1 … {MOST_THREADS}, not {self.threads_per_slot}.",
+                field="threads_per_slot",
+            )
         for key, value in self.env.items():
             if not _ENV_NAME.match(key) or "\0" in value:
                 raise InvalidRequest(f"{key!r} is not a usable environment variable.", field="env")
         return self
 
     def _check_program(self) -> None:
+        for name in ("main", "python", "data_path"):
+            if len(getattr(self, name) or "") > LONGEST_PATH:
+                raise InvalidRequest(f"{name} has at most {LONGEST_PATH} characters.", field=name)
         framework = framework_named(self.framework)
         if self.command and framework is Framework.EDT:
             raise Unprocessable(
@@ -278,10 +313,12 @@ def _leaves(path: str) -> bool:
 
 
 def check_max_workers(value: int) -> None:
-    """Raise Unprocessable when `value` is below 1."""
-    if value < 1:
+    """Raise Unprocessable when `value` is outside 1 … 10**6."""
+    if not 1 <= value <= MOST_WORKERS:
         raise Unprocessable(
-            f"max_workers must be at least 1, not {value}.",
+            f"max_workers must be at least 1, not {value}."
+            if value < 1
+            else f"max_workers must be at most {MOST_WORKERS:,}, not {value:,}.",
             hint="It is the most slots the job may use at once; the job starts on one.",
             field="max_workers",
         )
@@ -401,17 +438,22 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         code: a word for programs.
-        text: one sentence with the numbers, for people.
+        text: a plain sentence with the numbers, for people.
+        details: how it is computed, for those who ask; "" when there is nothing to add.
         held, entitled, asked: slots.
         numbers: the other numbers of the sentence.
     """
 
     code: Annotated[str, Meta(extra_json_schema={"enum": list(REASON_CODES)})]
     text: str
+    details: str = ""
     held: int
     entitled: int
     asked: int
     numbers: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -450,6 +492,7 @@ class JobView(JobSettings, frozen=True, kw_only=True):
         dataset: name of the registered data set that it reads. Empty for none.
         model: name of the model of the catalogue that it trains. Empty for none.
         validates: id of the job with the training it validates. Empty for a job that trains.
+        log: how much of the training its log has.
     """
 
     id: str
@@ -478,10 +521,15 @@ class JobView(JobSettings, frozen=True, kw_only=True):
     dataset: str = ""
     model: str = ""
     validates: str = ""
+    log: Log = "quiet"
 
 
 def parse_spec(data: bytes | str) -> JobSpec:
     """Return a checked JobSpec from JSON, or raise InvalidRequest with the name of the wrong field."""
+    # Other unknown fields are ignored, because a newer client may send settings that this server does not know.
+    for name in parse_change(data, dict[str, msgspec.Raw], InvalidRequest):
+        if name not in JobSpec.__struct_fields__ and near(name, JobSpec.__struct_fields__) is not None:
+            raise _no_field(name, JobSpec.__struct_fields__, InvalidRequest)
     return parse_change(data, JobSpec, InvalidRequest).check()
 
 
@@ -495,32 +543,63 @@ def parse_resume(data: bytes | str) -> JobResume:
     return (parse_change(data, JobResume, InvalidRequest) if data else JobResume()).check()
 
 
-def parse_change(data: bytes | str, cls: type[T], misfit: Refusal = Unprocessable) -> T:
+def parse_change(data: bytes | str, cls: type[T], refusal: Refusal = Unprocessable) -> T:
     """Return a `cls` from JSON, not checked yet.
 
     Raises:
         InvalidRequest: the body is not JSON.
-        misfit: a field is unknown or has a wrong value. `field` names it.
+        refusal: a field is unknown or has a wrong value. `field` names it.
     """
     try:
-        return msgspec.json.decode(data, type=cls)
-    except msgspec.ValidationError as wrong:
-        raise _misfit(wrong, misfit) from None
-    except msgspec.DecodeError as wrong:
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.ValidationError:
+            # Read again without types, for the arguments that are a text and for the value that the error names.
+            value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as wrong:  # the latter for brackets in brackets
         raise InvalidRequest(f"The body is not JSON: {wrong}.") from None
+    return convert_change(value, cls, refusal)
 
 
-def convert_change(value: Any, cls: type[T]) -> T:
-    """Return a `cls` from plain data, such as an administrator's setting. Raises Unprocessable as `parse_change`."""
+def convert_change(value: Any, cls: type[T], refusal: Refusal = Unprocessable) -> T:
+    """Return a `cls` from plain data, such as the arguments of a call. Raises `refusal` as `parse_change`.
+
+    The arguments of a script, `args`, may be a text, which is split as a shell splits it.
+    """
+    if isinstance(value, dict) and isinstance(value.get("args"), str):
+        value = {**value, "args": words_of(value["args"])}
     try:
         return msgspec.convert(value, cls)
     except msgspec.ValidationError as wrong:
-        raise _misfit(wrong, Unprocessable) from None
+        raise _misfit(wrong, value, cls, refusal) from None
 
 
-def _misfit(wrong: msgspec.ValidationError, cls: Refusal) -> EdtError:
+def _misfit(wrong: msgspec.ValidationError, value: Any, cls: Any, refusal: Refusal) -> EdtError:
+    # msgspec names the field, the type and the place only in its message.
     text = str(wrong)
-    # msgspec names the field only in its message.
+    if unknown := _UNKNOWN.match(text):
+        _, components = msgspec.json.schema_components([cls])
+        known = {name for each in components.values() for name in each.get("properties", ())}
+        return _no_field(unknown["name"], known, refusal, unknown["place"] or "")
+    if (typed := _TYPE.match(text)) and (found := _FIELD.search(text)):
+        whole, inside, _ = typed["place"].partition("[...]")
+        shown = f"Each value of {whole}" if inside else whole
+        return refusal(misfit(_at(value, typed["place"], typed["got"]), typed["wanted"], shown), field=found["at"])
     found = _FIELD.search(text)
     ids = {"field": found["named"] or found["at"]} if found else {}
-    return cls(f"{text.replace('$.', '').rstrip('.')}.", **ids)
+    return refusal(f"{text.replace('$.', '').rstrip('.')}.", **ids)
+
+
+def _no_field(name: str, known: Iterable[str], refusal: Refusal, place: str = "") -> EdtError:
+    where = f" in {place}" if place else ""
+    return refusal(f"There is no field {name!r}{where}.", hint=did_you_mean(name, known), field=name)
+
+
+def _at(value: Any, place: str, got: str) -> Any:
+    """Return the value at a place such as `instance_groups[0].share`, or `env[...]` for a value of the type `got`."""
+    for index, name in _STEP.findall(place):
+        if index == "...":
+            value = next((each for each in value.values() if type(each).__name__ == got), None)
+        else:
+            value = value[int(index)] if index else value[name]
+    return value

@@ -21,7 +21,7 @@ from typing import Any
 
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Dict, Float, Int, Unicode, default
+from traitlets import Bool, Dict, Float, Int, List, Unicode, default
 
 from edt_jupyter import front_ends
 from edt_jupyter.api import API, handlers
@@ -137,6 +137,11 @@ class EdtApp(ExtensionApp):
         0,
         min=0,
         help="Maximum bytes of ended jobs on disk: the oldest are removed above it. 0 for no limit.",
+    ).tag(config=True)
+    pass_environment = List(
+        Unicode(),
+        help="Names of environment variables of this server that its jobs see too, such as ['WANDB_*']. Without them "
+        "jobs see PATH, HOME, locale, proxies and what Python, CUDA and the numeric libraries read.",
     ).tag(config=True)
     keep_server_alive = Bool(
         True,

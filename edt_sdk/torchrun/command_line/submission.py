@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.fields import words_of
 from edt_sdk.schemas.frameworks import Framework
 
 
@@ -32,7 +33,7 @@ class Start:
 
 
 def start_of(
-    framework: str, torchrun: Sequence[str] | str, *, main: str | None, args: Sequence[str], **sizes: int
+    framework: str, torchrun: Sequence[str] | str, *, main: str | None, args: Sequence[str] | str, **sizes: int
 ) -> Start:
     """Return how the script is started.
 
@@ -40,14 +41,14 @@ def start_of(
         framework: of the job.
         torchrun: a command line, see `edt_sdk.torchrun.command_line.options`. Its script may be left out.
         main: the script that the submission names separately.
-        args: the script's, appended to those of the command line.
+        args: the script's, as words or as one text, appended to those of the command line.
         **sizes: `max_workers`, `min_workers` and `slots_per_unit`, where the command line does not set them.
 
     Raises:
         InvalidRequest: a command line for another framework, or two scripts.
         Unprocessable: an unknown option, or an invalid value.
     """
-    words = tuple(map(str, args))
+    words = words_of(args)
     if framework != Framework.TORCHRUN:
         if torchrun:
             raise InvalidRequest(

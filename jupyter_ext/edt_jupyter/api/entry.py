@@ -116,7 +116,7 @@ def _source(body: bytes) -> str | None:
     """Return the `source` that JSON names, None without one. What is no JSON is refused later."""
     try:
         found = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     source = found.get("source") if isinstance(found, dict) else None
     if source is not None and not isinstance(source, str):

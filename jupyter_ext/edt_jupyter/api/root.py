@@ -23,6 +23,7 @@ class _RootHandler(EdtHandler, path="/", resource="edt:cluster"):
                 "python": f"{sys.version_info.major}.{sys.version_info.minor}",
                 "user": self.user,
                 "instance_groups": [group.name for group in self.service.sharing.plan.leaves()],
+                "slots": self.service.capacity,
             }
         )
 

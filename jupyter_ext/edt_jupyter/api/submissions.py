@@ -7,6 +7,7 @@ Only the server that runs the jobs has the package of a job, so it gets the whol
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -21,7 +22,8 @@ from edt_jupyter.http.base import EdtHandler, ask_again
 from edt_jupyter.http.forwarding import NotReached, Peer
 from edt_jupyter.http.peers import post_json, post_package
 from edt_sdk.packing.archive import write_archive
-from edt_sdk.packing.sources import Collected, SourceFile, collect
+from edt_sdk.packing.preflight import PYTHON, check_syntax, check_trains
+from edt_sdk.packing.sources import Collected, SourceFile, collect, helper_notes
 from edt_sdk.packing.table import human_bytes
 from edt_sdk.packing.upload import Multipart
 from edt_sdk.schemas.errors import InvalidRequest, TooLarge
@@ -34,11 +36,12 @@ _PACKED = ("main", "code_dir")
 
 
 class Caps(Protocol):
-    """The limits that the administrator sets: traits of `app.EdtApp`."""
+    """The limits and the Python of jobs that the administrator sets: traits of `app.EdtApp`."""
 
     max_upload_bytes: int
     max_package_files: int
     max_package_bytes: int
+    python: str
 
 
 class PickingHandler(EdtHandler):
@@ -57,7 +60,7 @@ class PickingHandler(EdtHandler):
         """Return the request. InvalidRequest names the field that is wrong."""
         try:
             request = msgspec.json.decode(self.request.body, type=Picked)
-        except msgspec.DecodeError as wrong:
+        except (msgspec.DecodeError, RecursionError) as wrong:
             raise InvalidRequest(f"The body cannot be used: {wrong}.", field="source") from None
         if given := [field for field in _PACKED if field in request.spec]:
             raise InvalidRequest(
@@ -104,7 +107,12 @@ class PickingHandler(EdtHandler):
         collected = await asyncio.to_thread(self._collect, await self.own_files(), path, request)
         # The user's name wins over the collected one, and the packed main script over everything.
         fields = {"name": collected.name, **request.spec, "main": collected.main}
-        return collected, parse_spec(msgspec.json.encode(fields))
+        spec = parse_spec(msgspec.json.encode(fields))
+        # Here and not where the jobs run: a preview has to say it, and only this server has the files then.
+        here = (spec.python or self.caps.python or sys.executable) == sys.executable
+        await asyncio.to_thread(check_syntax, spec, collected.files, PYTHON if here else None)
+        await asyncio.to_thread(check_trains, spec, collected.files)
+        return collected, spec
 
     def _collect(self, files: OwnFiles, path: str, request: Picked) -> Collected:
         source, caps = files.find(path), self.caps
@@ -174,6 +182,7 @@ class _PreviewsHandler(PickingHandler, path="/previews", resource="edt:jobs"):
 
 def _preview(spec: JobSpec, files: tuple[PackedFile, ...], notes: tuple[str, ...], forecast: Forecast) -> Preview:
     size = sum(file.size for file in files)
+    notes = (*notes, *helper_notes(file.name for file in files))
     return Preview(name=spec.name, main=spec.main, files=files, size=size, notes=notes, forecast=forecast)
 
 

@@ -200,11 +200,23 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         nobody = getattr(self, "_jupyter_current_user", None) is None
         if nobody and status_code == 403 and isinstance(error, HTTPError) and _says_nothing(error.log_message):
             error = _unknown()
+        self.name_allowed(status_code)
         self.finish(msgspec.json.encode(error_body(status_code, error)))
 
+    def name_allowed(self, status_code: int) -> None:
+        """Name the methods of this resource where another one was used (RFC 9110, section 15.5.6)."""
+        if status_code == 405:
+            allowed = [method for method in self.SUPPORTED_METHODS if implements(type(self), method)]
+            self.set_header("Allow", ", ".join(allowed))
+
     def log_exception(self, typ: Any, value: BaseException | None, tb: Any) -> None:
-        """Log users' mistakes and closed connections at debug level, everything else as Jupyter does."""
-        if isinstance(value, StreamClosedError) or (isinstance(value, EdtError) and value.status < 500):
+        """Log users' mistakes and closed connections at debug level, everything else as Jupyter does.
+
+        A server that is not ready, as at each start, is one line without a traceback.
+        """
+        if isinstance(value, ServerUnreachable):
+            self.log.info("%s %s: %s", self.request.method, self.request.path, value)
+        elif isinstance(value, StreamClosedError) or (isinstance(value, EdtError) and value.status < 500):
             self.log.debug("%s %s: %s", self.request.method, self.request.path, value)
         else:
             super().log_exception(typ, value, tb)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from edt_sdk.packing.preflight import check_syntax
+from edt_sdk.packing.sources import SourceFile
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.frameworks import Framework
@@ -25,6 +27,7 @@ from edt_server.files import PACKAGE, WARM_START, keep, new_id, remove, unpack
 from edt_server.ledger import STORE_AWAY, Change, LedgerWriter, arrival
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
+from edt_server.system.interpreters import Interpreter
 from edt_server.system.private_files import make_private_dir
 
 
@@ -97,18 +100,18 @@ def place(
     owner: str,
     spec: JobSpec,
     package: Path,
-    interpreter: str,
+    interpreter: Interpreter,
     threads: int,
     weights: Path | None = None,
 ) -> Submission:
     """Unpack `package` where the job will find it, and keep the `weights` it begins with. Blocks.
 
-    PackageError when it is refused, with nothing left.
+    PackageError when it is refused or its main script is not Python, with nothing left.
     """
     paths = JobPaths(settings.data_dir, owner, new_id(spec.name))
     paths.result_dir.mkdir(parents=True)
     try:
-        unpack(
+        unpacked = unpack(
             package,
             paths.submitted,
             main=main_file(spec),
@@ -116,6 +119,8 @@ def place(
             max_files=settings.max_package_files,
             max_bytes=settings.max_package_bytes,
         )
+        files = (SourceFile(name, paths.submitted / name, 0) for name in unpacked.files)
+        check_syntax(spec, files, interpreter.version)
         make_private_dir(paths.job_dir)
         keep(package, paths.job_dir / PACKAGE)
         if weights is not None:
@@ -125,9 +130,9 @@ def place(
         remove(paths)
         raise
     said = remarks(spec, settings.data_fs)
-    if spec.python and spec.python != interpreter:
-        said += (f"There is no {spec.python} on the server's machine: it runs in {interpreter}.",)
-    return Submission(paths.job_id, owner, spec, interpreter, threads, paths, said)
+    if spec.python and spec.python != interpreter.path:
+        said += (f"There is no {spec.python} on the server's machine: it runs in {interpreter.path}.",)
+    return Submission(paths.job_id, owner, spec, interpreter.path, threads, paths, said)
 
 
 def _write_settings(settings: Settings, spec: JobSpec, paths: JobPaths) -> None:

@@ -38,6 +38,16 @@ class StructJSON(TypeDecorator[T], Generic[T]):
         return None if value is None else msgspec.convert(value, self.cls)
 
 
+class SpecJSON(StructJSON[JobSpec]):
+    """A job's settings. A row of a release without the setting `log` belongs to a job that prints every micro-batch."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> JobSpec | None:
+        """Convert JSON builtins to the settings."""
+        return super().process_result_value(value and {"log": "batches", **value}, dialect)
+
+
 class PlainText(TypeDecorator[str]):
     """A column of any text. Characters that some database refuses (NUL, half a surrogate pair) become "�".
 
@@ -91,7 +101,7 @@ class JobModel(Base):
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     owner: Mapped[str]
-    spec: Mapped[JobSpec] = mapped_column(StructJSON(JobSpec))
+    spec: Mapped[JobSpec] = mapped_column(SpecJSON(JobSpec))
     state: Mapped[JobState] = mapped_column(StateName())
     state_since: Mapped[float]
     created: Mapped[float]

@@ -83,6 +83,14 @@ def test_the_declaration_names_every_operation():
     assert set(operations()) == set(DECLARED)
 
 
+async def test_no_body_of_any_operation_is_a_fault_of_the_server(call):
+    for method, path in DECLARED:
+        for body in (b"[" * 100_000, b'{"a":' * 100_000, b"\xff", b"null", b"[]", b'"text"', b"1e999"):
+            if method in ("POST", "PUT", "PATCH"):
+                answer = await call(method, path.replace("{id}", "no-job").replace("{name}", "none"), body=body)
+                assert answer.status < 500, (method, path, body[:9], answer.json)
+
+
 class Recorder(Authorizer):
     asked: list[tuple[str, str, str, str]] = []
     answer = False
@@ -110,7 +118,8 @@ class TestRecorded:
             assert [(action, resource) for _, _, action, resource in Recorder.asked] == [declared], (method, path)
 
     async def test_unknown_paths_and_verbs_answer_json(self, call, monkeypatch):
-        assert (await call("PUT", "/jobs")).status == 405
+        wrong = await call("PUT", "/jobs")
+        assert (wrong.status, wrong.headers["Allow"]) == (405, "GET, POST, OPTIONS")
         monkeypatch.setattr(Recorder, "answer", True)
         answer = await call("GET", "/nothing/here")
         assert (answer.status, answer.json["code"]) == (404, "not_found")

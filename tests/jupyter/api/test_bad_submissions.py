@@ -68,10 +68,16 @@ async def test_no_archive_at_all(refused):
     ("changes", "status", "code", "word"),
     [
         ({"max_workers": 0}, 422, "unprocessable", "max_workers"),
+        ({"max_workers": 2**63}, 422, "unprocessable", "max_workers"),
+        ({"min_workers": 2**70}, 422, "unprocessable", "min_workers"),
+        ({"threads_per_slot": 1_000_000}, 422, "unprocessable", "threads_per_slot"),
         ({"priority": 0}, 422, "unprocessable", "priority"),
         ({"instance_group": "gpu-queue"}, 422, "unprocessable", "default"),
         ({"mode": "loose"}, 422, "unprocessable", "mode"),
         ({"name": " "}, 400, "invalid_request", "name"),
+        ({"name": "a\x1b[2Jb"}, 400, "invalid_request", "name"),
+        ({"main": f"{'a' * 900_000}.py"}, 400, "invalid_request", "main"),
+        ({"python": f"/{'a' * 10_000}"}, 400, "invalid_request", "python"),
         ({"main": "../train.py"}, 400, "invalid_request", "main"),
         ({"env": {"A=B": "1"}}, 400, "invalid_request", "A=B"),
         ({"max_workers": "four"}, 400, "invalid_request", "max_workers"),
@@ -82,6 +88,37 @@ async def test_no_archive_at_all(refused):
 )
 async def test_a_specification_that_cannot_be_used(refused, changes, status, code, word):
     await refused(status, code, word, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"min_worker": 2}, "There is no field 'min_worker'. Did you mean 'min_workers'?"),
+        ({"max_workers": "4"}, "max_workers must be a whole number, not the text '4'."),
+        ({"tags": ["a", 3]}, "tags[1] must be a text, not 3."),
+        ({"args": "--name 'x"}, "args is a text that a shell could not split"),
+        ({"framework": "pytorch"}, "Did you mean 'PyTorch'?"),
+        ({"main": "tran.py"}, "Did you mean 'train.py'?"),
+    ],
+)
+async def test_a_mistake_is_answered_with_what_is_meant(refused, submit, changes, sentence):
+    answer = await submit(**changes)
+    await refused(answer.status, answer.json["code"], sentence, **changes)
+    assert answer.status in (400, 422)
+
+
+async def test_code_that_is_not_python_makes_no_job(refused):
+    files = {"train.py": b"import model\n", "model.py": b"def build()\n    pass\n"}
+    body = await refused(400, "bad_package", "model.py, line 1 is not Python", "def build()", files=files)
+    assert (body["file"], body["line"]) == ("model.py", 1)
+
+
+async def test_arguments_may_be_one_text_and_unknown_settings_are_ignored(submit, call):
+    answer = await submit(args="--epochs 5 'two words'", setting_of_a_newer_client=True)
+    assert answer.status == 201
+    assert answer.json["args"] == ["--epochs", "5", "two words"]
+    changed = await call("PATCH", f"jobs/{answer.json['id']}", body={"prioriy": 3})
+    assert (changed.status, changed.json["hint"]) == (422, "Did you mean 'priority'?")
 
 
 async def test_another_python_names_both_versions(refused):

@@ -157,13 +157,13 @@ async def test_the_servers_own_files_are_packed(call, jp_root_dir):
         ("POST", "models", {"name": "x", "path": "mnist"}, 400, "main", "no .py file"),
         ("POST", "models", {"name": "x", "template": "none"}, 404, "template", "no template 'none'"),
         ("POST", "models", {"name": "x", "source": "nowhere"}, 404, "source", "no file or folder"),
-        ("POST", "models", {"name": "x", "path": "mnist", "max_workers": "two"}, 422, "max_workers", "int"),
+        ("POST", "models", {"name": "x", "path": "mnist", "max_workers": "two"}, 422, "max_workers", "whole number"),
         ("PATCH", "models/none", {"max_workers": 2}, 404, "model", "no model"),
         ("PATCH", "models/none", {}, 400, None, "Nothing to change"),
         ("GET", "models/none?kind=job", None, 400, "kind", "'model' or 'template'"),
         ("DELETE", "models/none", None, 404, "model", "no model"),
         ("POST", "models/none/train", {}, 404, "model", "no model"),
-        ("POST", "models/none/train", {"priority": "high"}, 422, "priority", "int"),
+        ("POST", "models/none/train", {"priority": "high"}, 422, "priority", "whole number"),
     ],
 )
 async def test_bad_input_says_what_is_wrong(call, method, path, body, status, field, text):

@@ -49,7 +49,7 @@ async def test_a_clone_has_those_of_its_job(submit, call):
         ({"tags": [" "]}, "tags", "no tag"),
         ({"tags": ["a,b"]}, "tags", "no comma"),
         ({"tags": ["a", "b", "a"]}, "tags", "twice"),
-        ({"tags": "a"}, "tags", "array"),
+        ({"tags": "a"}, "tags", "must be a list"),
     ],
 )
 async def test_what_is_refused(submit, call, change, field, says):

@@ -9,14 +9,20 @@ import pytest
 
 from tests.waiting import until_async
 
-TRAIN = "import helper\nprint(helper.WORD)\n"
+HELPED = "edtcallback.py, elog.py, emetrics.py: helpers for WMLA code, added to each job"
+TRAIN = "# FabricModel\nimport helper\nprint(helper.WORD)\n"
 NOTEBOOK = {
     "nbformat": 4,
     "nbformat_minor": 5,
     "metadata": {},
     "cells": [
         {"cell_type": "code", "metadata": {}, "source": ["plot = 1\n"], "outputs": [], "execution_count": None},
-        {"cell_type": "code", "metadata": {"tags": ["edt"]}, "source": ["import helper\n", "print(1)"], "outputs": []},
+        {
+            "cell_type": "code",
+            "metadata": {"tags": ["edt"]},
+            "source": ["# FabricModel\n", "import helper\n", "print(1)"],
+            "outputs": [],
+        },
         {"cell_type": "code", "metadata": {"tags": ["edt"]}, "source": "%matplotlib inline\nx = 2", "outputs": []},
         {"cell_type": "markdown", "metadata": {"tags": ["edt"]}, "source": "# text"},
     ],
@@ -47,7 +53,7 @@ class TestPreview:
         assert names(answer) == ["digits.ipynb", "helper.py", "train.py"]
         assert (answer.json["name"], answer.json["main"]) == ("digits", "train.py")
         assert answer.json["size"] == sum(file["size"] for file in answer.json["files"])
-        assert answer.json["notes"] == [".secret is left out: hidden files are not served here"]
+        assert answer.json["notes"] == [".secret is left out: hidden files are not served here", HELPED]
         assert answer.json["forecast"]["code"] == "now"
         assert (answer.json["forecast"]["start_low"], answer.json["forecast"]["start_high"]) == (0, 0)
         assert (await call("GET", "jobs")).json == {"jobs": []}
@@ -62,7 +68,7 @@ class TestPreview:
         answer = await call("POST", "previews", body=body)
         assert names(answer) == ["helper.py", "main.py"]
         assert answer.json["name"] == "mine"
-        assert answer.json["notes"] == [f"cell {size}: not run in a job: %matplotlib inline"]
+        assert answer.json["notes"] == [f"cell {size}: not run in a job: %matplotlib inline", HELPED]
 
     async def test_a_job_that_can_never_run_is_told_so(self, call, files):
         spec = {"max_workers": 3, "min_workers": 3}
@@ -118,6 +124,22 @@ class TestRefused:
         assert len(answer.json["message"]) > 10
         assert "Traceback" not in answer.json["message"]
         assert leftovers() == []
+
+    @pytest.mark.parametrize("where", ["previews", "submissions"])
+    @pytest.mark.parametrize(
+        ("text", "status", "field", "sentence"),
+        [
+            ("x = (\n", 400, "source", "train.py, line 1 is not Python"),
+            ("import torch\n", 422, "framework", 'framework="PyTorch"'),
+        ],
+    )
+    async def test_a_script_that_cannot_run(self, call, files, leftovers, where, text, status, field, sentence):
+        (files / "work" / "digits" / "train.py").write_text(text)
+        answer = await call("POST", where, body={"source": "work/digits", "spec": {"max_workers": 1}})
+        assert (answer.status, answer.json["field"]) == (status, field), answer.json
+        assert sentence in f"{answer.json['message']} {answer.json['hint']}"
+        assert leftovers() == []
+        assert (await call("GET", "jobs", params={"all": 1})).json == {"jobs": []}
 
     @pytest.mark.parametrize("where", ["previews", "submissions"])
     async def test_links_that_lead_out(self, call, files, tmp_path, where):

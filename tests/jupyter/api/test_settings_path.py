@@ -108,6 +108,7 @@ async def test_a_priority_on_its_way(follower, edt, submit, call, jp_serverapp, 
         follower.watching = True
         changed = shell.run_line_magic("edt_update", f"{jobs[1]} --priority {VALUE}")
         follower.watching = False
+        until(lambda: requests, "the log of the change")
         sent.extend(requests)
         shell.magics_manager.registry["EdtMagics"]._session.client.close()
         return changed.view

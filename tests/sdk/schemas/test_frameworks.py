@@ -31,7 +31,7 @@ def spec_of(peer):
 
 
 def test_a_framework_and_a_data_folder(accepting, client, folder):
-    (folder / "train.py").write_text("")
+    (folder / "train.py").write_text("# FabricModel")
     client.submit(folder, framework="distPyTorch", max_workers=3, data_path="mnist/raw", args=["--x"])
     spec = spec_of(accepting)
     assert (spec.framework, spec.main, spec.data_path, spec.args) == ("distPyTorch", "train.py", "mnist/raw", ("--x",))
@@ -67,7 +67,7 @@ def test_what_cannot_be_is_said_before_anything_is_sent(accepting, client, folde
     if "command" in wrong:
         wrong = {**wrong, "command": wrong["command"].replace("{token}", accepting.token)}
     if "framework" in wrong and "command" not in wrong and wrong["framework"] != "PyTorch":
-        (folder / "train.py").write_text("")
+        (folder / "train.py").write_text("# FabricModel")
     with pytest.raises(cls, match=words):
         client.submit(folder, **wrong)
     assert not any(request.method == "POST" for request in accepting.requests)

@@ -46,6 +46,7 @@ def test_units_and_least_sizes_that_can_be(changes):
         ({"pending_timeout": float("inf")}, "pending_timeout", "not inf"),
         ({"max_workers": 0}, "max_workers", "at least 1, not 0"),
         ({"priority": 0}, "priority", "not 0"),
+        ({"log": "loud"}, "log", "log is 'quiet' or 'batches', not 'loud'."),
     ],
 )
 def test_those_that_cannot(changes, field, says):
