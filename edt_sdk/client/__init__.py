@@ -6,6 +6,6 @@ Read first: `client.py`, then `job.py`.
 """
 
 from edt_sdk.client.client import Client, JobList, PackagePreview
-from edt_sdk.client.job import Job
+from edt_sdk.client.job import Job, looks_like_id
 
-__all__ = ["Client", "Job", "JobList", "PackagePreview"]
+__all__ = ["Client", "Job", "JobList", "PackagePreview", "looks_like_id"]

@@ -29,11 +29,13 @@ from edt_sdk.schemas.catalogue import (
     NewModel,
 )
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.fields import check_names, names_checked, words_of
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView
 
 _DATASETS, _MODELS = "datasets", "models"
 
 
+@names_checked
 class CatalogueClient(ServerSession):
     """A client for the catalogue of a server."""
 
@@ -116,7 +118,7 @@ class CatalogueClient(ServerSession):
         template: str | None = None,
         main: str | None = None,
         framework: str | None = None,
-        args: Sequence[str] | None = None,
+        args: Sequence[str] | str | None = None,
         hyperparameters: Mapping[str, Any] | None = None,
         dataset: str | None = None,
         max_workers: int | None = None,
@@ -156,7 +158,7 @@ class CatalogueClient(ServerSession):
             main=main if collected is None else collected.main,
             framework=framework,
             # None keeps the template's value, and an empty list replaces it.
-            args=None if args is None else tuple(args),
+            args=None if args is None else words_of(args),
             hyperparameters=None if hyperparameters is None else dict(hyperparameters),
             dataset=dataset,
             max_workers=max_workers,
@@ -174,12 +176,7 @@ class CatalogueClient(ServerSession):
             NotFound: no such model or data set.
             InvalidRequest, Unprocessable: nothing to change, or a value that cannot be.
         """
-        if unknown := [field for field in changes if field not in ModelChange.__struct_fields__]:
-            raise InvalidRequest(
-                f"A model has no {unknown[0]!r} that could be changed.",
-                hint=f"There are {', '.join(ModelChange.__struct_fields__)}.",
-                field=unknown[0],
-            )
+        check_names("update_model", changes, ModelChange.__struct_fields__)
         return msgspec.convert(self._connection.json("PATCH", _at(_MODELS, name), body=changes), Model)
 
     def train_model(
@@ -189,12 +186,13 @@ class CatalogueClient(ServerSession):
         dataset: str | None = None,
         framework: str | None = None,
         max_workers: int | None = None,
-        args: Sequence[str] | None = None,
+        args: Sequence[str] | str | None = None,
         hyperparameters: Mapping[str, Any] | None = None,
         priority: int = DEFAULT_PRIORITY,
         instance_group: str = "",
         mode: str = "exact",
         seed: int = 0,
+        log: str = "quiet",
         env: Mapping[str, str] | None = None,
         warm_start: Job | str | None = None,
         job_name: str | None = None,
@@ -212,6 +210,7 @@ class CatalogueClient(ServerSession):
             instance_group: the queue, "" for the server's first.
             mode: as in `submit`.
             seed: as in `submit`.
+            log: as in `submit`.
             env: environment variables of the job.
             warm_start: another job of mine, or its id. The training starts with its weights.
             job_name: name of the job for people, the model's name by default.
@@ -225,12 +224,13 @@ class CatalogueClient(ServerSession):
             framework=framework,
             dataset=dataset,
             max_workers=max_workers,
-            args=None if args is None else tuple(args),
+            args=None if args is None else words_of(args),
             hyperparameters=None if hyperparameters is None else dict(hyperparameters),
             priority=priority,
             instance_group=instance_group,
             mode=mode,
             seed=seed,
+            log=log,
             env=dict(env or {}),
             warm_start=warm_start.id if isinstance(warm_start, Job) else warm_start or "",
         ).check()

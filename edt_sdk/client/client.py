@@ -6,16 +6,16 @@ listed before it is sent, and never the token of the server or the Hub.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import msgspec
 
 from edt_sdk.client.catalogue import CatalogueClient
-from edt_sdk.client.job import Job
+from edt_sdk.client.job import Job, is_id
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display.answers import WhatIfAnswer
@@ -25,13 +25,15 @@ from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
 from edt_sdk.formatting.tables import left_out, note
 from edt_sdk.http.connection import Params
+from edt_sdk.packing.preflight import PYTHON, check_syntax, check_trains
 from edt_sdk.packing.sources import Collected, Source, collect
 from edt_sdk.packing.table import listing
 from edt_sdk.packing.upload import QUIET_VARIABLE
-from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.forecast import Forecast, PackedFile, Preview
+from edt_sdk.schemas.errors import InvalidRequest, NotFound
+from edt_sdk.schemas.fields import check_names, did_you_mean, names_checked
+from edt_sdk.schemas.forecast import Forecast, PackedFile, Preview, more_than_exist
 from edt_sdk.schemas.frameworks import SHELL, Framework
-from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView, tags_of
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView, convert_change, tags_of
 from edt_sdk.torchrun.command_line.submission import start_of
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 # Most jobs that a repr lists: ten thousand lines at the end of a cell cannot be read.
 _MOST_LISTED = 100
+# Jobs in one request when a job is looked for by its name, which is the most that the server gives. And candidates.
+_MOST_SEARCHED, _MOST_CANDIDATES = 10_000, 8
 # Names under which tokens of servers travel in the environment of kernels.
 _SECRETS = frozenset({"EDT_TOKEN", "JUPYTER_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN"})
 
@@ -96,6 +100,7 @@ class SubmitOptions(TypedDict, total=False):
     instance_group: str
     mode: str
     seed: int
+    log: str
     threads_per_slot: int | None
     warm_start: Job | str | None
     framework: str
@@ -105,11 +110,12 @@ class SubmitOptions(TypedDict, total=False):
     dataset: str
     notes: str
     tags: Sequence[str] | str
-    args: Sequence[str]
+    args: Sequence[str] | str
     env: Mapping[str, str] | None
     python: str | None
 
 
+@names_checked
 class Client(CatalogueClient, PlanClient):
     """A connection to a server.
 
@@ -140,6 +146,7 @@ class Client(CatalogueClient, PlanClient):
         instance_group: str = "",
         mode: str = "exact",
         seed: int = 0,
+        log: str = "quiet",
         threads_per_slot: int | None = None,
         warm_start: Job | str | None = None,
         framework: str = Framework.EDT,
@@ -149,7 +156,7 @@ class Client(CatalogueClient, PlanClient):
         dataset: str = "",
         notes: str = "",
         tags: Sequence[str] | str = (),
-        args: Sequence[str] = (),
+        args: Sequence[str] | str = (),
         env: Mapping[str, str] | None = None,
         python: str | None = None,
         progress: bool = True,
@@ -172,6 +179,8 @@ class Client(CatalogueClient, PlanClient):
             instance_group: the queue, "" for the server's first.
             mode: "exact" gives equal bits for any number of workers, "fast" the same batches but not the same bits.
             seed: of sample order, dropout and augmentation.
+            log: "quiet" prints a line for each epoch, seldom in long trainings. "batches" prints lines for every
+                micro-batch, as WMLA does. What the script prints is in the log in any case.
             threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
             warm_start: another job of mine, or its id: the model starts with its final weights, else with those of its
                 newest epoch. Optimizer and schedule are the script's own.
@@ -188,7 +197,7 @@ class Client(CatalogueClient, PlanClient):
             dataset: a registered data set of mine, used as the job's DATA_DIR. Not with `data_path`.
             notes: text about the job, at most 10,000 characters. It may change later, as `tags` may.
             tags: up to 20 words to find it by, as a sequence or a text with commas.
-            args: the script's own arguments.
+            args: the script's own arguments, as words or as a text such as "--epochs 5", split as a shell splits it.
             env: environment variables of the job. None are taken over from this process.
             python: the Python of the job, a path on the server's machine (`interpreters()` lists them). By default the
                 Python of this process where this is the server's machine, else the server's own. Where there is no such
@@ -203,7 +212,9 @@ class Client(CatalogueClient, PlanClient):
         """
         given: Mapping[str, Any] = locals()
         spec, collected = self._specified(source, **{name: given[name] for name in SubmitOptions.__annotations__})
-        shown = collected if progress and not os.environ.get(QUIET_VARIABLE) else None
+        many = more_than_exist(spec.max_workers, self.info.slots) if self.info.slots else ""
+        noted = dataclasses.replace(collected, notes=(*collected.notes, many)) if many else collected
+        shown = noted if progress and not os.environ.get(QUIET_VARIABLE) else None
         answer = self._post_package("jobs", spec, collected.files, shown)
         return Job(self._connection, msgspec.convert(answer, JobView))
 
@@ -217,6 +228,7 @@ class Client(CatalogueClient, PlanClient):
         Raises:
             EdtError: what `submit` would raise before it sends.
         """
+        check_names("preview", options, ("source", *SubmitOptions.__annotations__))
         spec, collected = self._specified(source, **options)
         return PackagePreview(
             name=spec.name,
@@ -244,16 +256,9 @@ class Client(CatalogueClient, PlanClient):
         """
         sizes = {"max_workers": max_workers, "min_workers": min_workers, "slots_per_unit": slots_per_unit}
         start = start_of(framework, torchrun, main="main.py", args=(), **sizes)
-        return self._foretold(
-            JobSpec(
-                name="forecast",
-                main="main.py",
-                **start.fields,
-                priority=priority,
-                instance_group=instance_group,
-                framework=str(framework),
-            ).check()
-        )
+        fields = {"priority": priority, "instance_group": instance_group, "framework": str(framework), **start.fields}
+        spec = convert_change({"name": "forecast", "main": "main.py", **fields}, JobSpec, InvalidRequest)
+        return self._foretold(spec.check())
 
     def interpreters(self) -> list[dict[str, Any]]:
         """Return the interpreters for jobs: `{"python", "version", "ready", "kernels"}`, the server's default first.
@@ -280,23 +285,26 @@ class Client(CatalogueClient, PlanClient):
         )
         script = not words and not start.named
         collected = collect(source, start.main, script=script, tag=said.pop("tag", None))
-        spec = JobSpec(
-            name=name or collected.name,
-            main=start.named or collected.main,
-            args=start.args,
+        fields = {
+            "name": name or collected.name,
+            "main": start.named or collected.main,
+            "args": start.args,
             **start.fields,
-            env=dict(said.pop("env", None) or {}),
-            warm_start=_job_id(said.pop("warm_start", None)),
-            tags=tags_of(said.pop("tags", ())),
+            "env": dict(said.pop("env", None) or {}),
+            "warm_start": _job_id(said.pop("warm_start", None)),
+            "tags": tags_of(said.pop("tags", ())),
             # The path has no meaning on another machine. The server then takes its configured interpreter.
-            python=python or (sys.executable if self.server.local else None),
+            "python": python or (sys.executable if self.server.local else None),
             # With a chosen interpreter the code need not match the version of the present one.
-            python_version=None if python else f"{sys.version_info.major}.{sys.version_info.minor}",
-            framework=framework,
-            command=words,
+            "python_version": None if python else PYTHON,
+            "framework": framework,
+            "command": words,
             **said,
-        ).check()
+        }
+        spec = convert_change(fields, JobSpec, InvalidRequest).check()
         self._keep_secrets(spec)
+        check_syntax(spec, collected.files, PYTHON if python in (None, sys.executable) else None)
+        check_trains(spec, collected.files)
         return spec, collected
 
     def _keep_secrets(self, spec: JobSpec) -> None:
@@ -327,7 +335,7 @@ class Client(CatalogueClient, PlanClient):
 
         Args:
             all: also the jobs of other users, as far as the server shows them.
-            state: only jobs in this state.
+            state: only jobs in this state, such as "running", "stopped" or JobState.KILLED, which is the same.
             tag: only my jobs with this tag.
             limit: at most this many, up to 10 000. None for the newest 1000.
             before: only jobs older than this one, such as the last job of an earlier list.
@@ -336,10 +344,13 @@ class Client(CatalogueClient, PlanClient):
             InvalidRequest: no such state, or more than 10 000.
             NotFound: there is no job `before`.
         """
-        if state is not None and state.upper() not in list(JobState):
-            known = ", ".join(JobState)
-            raise InvalidRequest(f"{state!r} is no state; the states are {known}.", field="state")
-        state = state and state.upper()
+        if state is not None:
+            state = next((each for each in JobState if state.lower() in (each.word, each.lower())), None) or state
+            if state not in list(JobState):
+                hint = did_you_mean(state, JobState)
+                raise InvalidRequest(
+                    f"{state!r} is no state; the states are {', '.join(JobState)}.", hint=hint, field="state"
+                )
         params: Params = {"all": 1 if all else None, "state": state, "tag": tag, "limit": limit}
         if before is not None:
             view = before.view if isinstance(before, Job) else self.job(before).view
@@ -351,8 +362,39 @@ class Client(CatalogueClient, PlanClient):
         return JobList((Job(self._connection, view) for view in views), more="next" in answer)
 
     def job(self, job: str) -> Job:
-        """Return the job with this id. NotFound when there is none."""
-        return Job(self._connection, job).refresh()
+        """Return the job with this id, or my only job with this name, or with a name or id that begins so.
+
+        Raises:
+            NotFound: there is none.
+            InvalidRequest: there are several. The hint names them, and the newest is not preferred.
+        """
+        # Ids of other users' jobs work too, so the server is asked for the id first.
+        if is_id(job):
+            try:
+                return Job(self._connection, job).refresh()
+            except NotFound as missing:
+                unknown = missing
+        elif job:
+            unknown = NotFound(f"There is no job {job!r}.", job=job)
+        else:
+            raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
+        page = self.jobs(limit=_MOST_SEARCHED)
+        mine = list(page)
+        while page.more:
+            page = self.jobs(limit=_MOST_SEARCHED, before=page[-1])
+            mine += page
+        found = [each for each in mine if each.name == job]
+        found = found or [each for each in mine if each.id.startswith(job) or each.name.startswith(job)]
+        if not found:
+            raise unknown
+        if len(found) > 1:
+            raise InvalidRequest(
+                f"{job!r} could be {len(found)} jobs: {', '.join(each.id for each in found[:_MOST_CANDIDATES])}"
+                f"{', …' if len(found) > _MOST_CANDIDATES else ''}.",
+                hint="Give one of these ids, or more of its letters.",
+                field="job",
+            )
+        return found[0]
 
     def what_if(
         self,
@@ -415,7 +457,7 @@ class Client(CatalogueClient, PlanClient):
             InvalidRequest: a value cannot be used.
             NotFound: no such picture, or no such job.
         """
-        chosen = job.id if isinstance(job, Job) else job
+        chosen = None if job is None else self._id(job)
         params: Params = {"job": chosen, "theme": theme, "width": width, **timeline_window(since, until, None)}
         return fetch_picture(self._connection, f"pictures/{name}", params)
 
@@ -430,7 +472,7 @@ class Client(CatalogueClient, PlanClient):
         width: int | None = None,
     ) -> Picture:
         """Draw the losses of up to five of my jobs in one picture. The other arguments are those of `Job.picture`."""
-        ids = ",".join(job.id if isinstance(job, Job) else job for job in jobs)
+        ids = ",".join(self._id(job) for job in jobs)
         curve: Params = {"x": x, "y": "log" if log else None, "smooth": smooth or None}
         return fetch_picture(
             self._connection, "pictures/compare", {"jobs": ids, **curve, "theme": theme, "width": width}
@@ -442,12 +484,15 @@ class Client(CatalogueClient, PlanClient):
 
         return ClientMonitor(self._connection).show()
 
+    def _id(self, job: Job | str) -> str:
+        return job.id if isinstance(job, Job) else self.job(job).id
+
 
 def _job_id(job: Job | str | None) -> str:
     if job is None:
         return ""
     name = job.id if isinstance(job, Job) else job
-    if not isinstance(name, str) or not name or PurePath(name).name != name:
+    if not isinstance(name, str) or not is_id(name):
         raise InvalidRequest(
             f"warm_start is a job or the id of one, not {job!r}.",
             hint="client.jobs() lists them.",

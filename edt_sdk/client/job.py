@@ -7,6 +7,7 @@ It holds an id, a connection and the last view of the job. The state itself is o
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 import time
@@ -28,14 +29,10 @@ from edt_sdk.display.validation import Validation
 from edt_sdk.formatting.moments import moment
 from edt_sdk.http.connection import Connection, Params, save_file
 from edt_sdk.http.following import follow as follow_stream
-from edt_sdk.schemas.errors import (
-    EdtError,
-    InvalidRequest,
-    NotFound,
-    ServerUnreachable,
-)
+from edt_sdk.schemas.errors import EdtError, InvalidRequest, NotFound, ServerUnreachable
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.job import CLONEABLE, JobPatch, JobResume, JobState, JobView, tags_of
+from edt_sdk.schemas.fields import names_checked, words_of
+from edt_sdk.schemas.job import CLONEABLE, JobPatch, JobResume, JobState, JobView, Reason, convert_change, tags_of
 from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 from edt_sdk.waiting.waiting import fetch, in_thread, raise_unless_finished, wait_for
@@ -47,9 +44,21 @@ if TYPE_CHECKING:
 
 MIME = card.MIME
 FINAL_MODEL = "model/train/model_epoch_final.pth"
+_MADE_ID = re.compile(r"[a-z0-9-]+-[a-z2-7]{6}\Z")
 _PAGE = 5000  # lines of a log fetched at once
 
 
+def looks_like_id(text: str) -> bool:
+    """Return whether the text has the form of the ids that servers make: a name, a dash and six random letters."""
+    return bool(_MADE_ID.match(text))
+
+
+def is_id(text: str) -> bool:
+    """Return whether the text can be an id: a part of a URL's path, where `..` or a slash leads to another route."""
+    return bool(text) and PurePath(text).name == text
+
+
+@names_checked
 class Job:
     """One job. Made by `Client.submit()`, `Client.job(id)` and `Client.jobs()`.
 
@@ -67,8 +76,7 @@ class Job:
     def __init__(self, connection: Connection, view: JobView | str, taken: float | None = None) -> None:
         self._connection = connection
         self._id = view if isinstance(view, str) else view.id
-        # An id is one part of a URL's path, where a slash or `..` would lead to another route.
-        if not self._id or PurePath(self._id).name != self._id:
+        if not is_id(self._id):
             raise InvalidRequest(f"{view!r} is not the id of a job.", field="job")
         self._seen = None if isinstance(view, str) else view
         self._taken = time.time() if taken is None else taken
@@ -99,6 +107,11 @@ class Job:
     def name(self) -> str:
         """Return the name of the job."""
         return self.view.name
+
+    @property
+    def reason(self) -> Reason | None:
+        """Return why it has fewer slots than it wants, as last seen. `details` says how that is computed."""
+        return self.view.reason
 
     @property
     def view(self) -> JobView:
@@ -154,7 +167,7 @@ class Job:
             progress: draw one line (stderr, in a notebook stdout) once the wait takes longer than 2 s.
 
         Raises:
-            JobFailed: it ended as FAILED, ERROR or KILLED.
+            JobFailed: it failed or was stopped.
             WaitTimeout: `timeout` seconds are over. The job goes on.
             ServerUnreachable: the connection could not be restored.
         """
@@ -347,14 +360,9 @@ class Job:
             Conflict: it has ended.
             Unprocessable: the value cannot be used here.
         """
-        patch = JobPatch(
-            priority=priority,
-            max_workers=max_workers,
-            instance_group=instance_group,
-            notes=notes,
-            # None leaves the tags as they are, and an empty sequence removes them.
-            tags=None if tags is None else tags_of(tags),
-        )
+        fields = {"priority": priority, "max_workers": max_workers, "instance_group": instance_group, "notes": notes}
+        # None leaves the tags as they are, and an empty sequence removes them.
+        patch = convert_change({**fields, "tags": None if tags is None else tags_of(tags)}, JobPatch)
         return self._answer("PATCH", "", patch.check().changes())
 
     def what_if(
@@ -364,12 +372,13 @@ class Job:
 
         Changes nothing. Arguments and errors are those of `update`. The forecast assumes that no other job arrives.
         """
-        patch = JobPatch(priority=priority, max_workers=max_workers, instance_group=instance_group).check()
+        fields = {"priority": priority, "max_workers": max_workers, "instance_group": instance_group}
+        patch = convert_change(fields, JobPatch).check()
         answer = self._connection.json("GET", f"jobs/{self.id}/what-if", params=patch.changes())
         return msgspec.convert(answer, WhatIfAnswer)
 
     def stop(self) -> Job:
-        """End the job as KILLED and return self. Its logs and checkpoints stay."""
+        """Stop the job and return self. Its logs and checkpoints stay."""
         return self._answer("POST", "/stop")
 
     def suspend(self) -> Job:
@@ -411,11 +420,12 @@ class Job:
         instance_group: str | None = None,
         mode: str | None = None,
         seed: int | None = None,
+        log: str | None = None,
         warm_start: Job | str | None = None,
         dataset: str | None = None,
         notes: str | None = None,
         tags: Sequence[str] | str | None = None,
-        args: Sequence[str] | None = None,
+        args: Sequence[str] | str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Job:
         """Submit another job with the package of this one, and return it.
@@ -431,7 +441,7 @@ class Job:
         """
         warm_start = warm_start.id if isinstance(warm_start, Job) else warm_start
         tags = None if tags is None else tags_of(tags)
-        args = None if args is None else list(args)
+        args = None if args is None else words_of(args)
         env = None if env is None else dict(env)
         given: Mapping[str, Any] = locals()
         # A setting that is not sent keeps the value it has in this job, so None must not travel.
@@ -444,8 +454,7 @@ class Job:
         self._connection.json("DELETE", f"jobs/{self.id}")
 
     def _answer(self, method: str, verb: str, body: Any = None) -> Job:
-        answer = self._connection.json(method, f"jobs/{self.id}{verb}", body=body)
-        self.saw(msgspec.convert(answer, JobView))
+        self.saw(msgspec.convert(self._connection.json(method, f"jobs/{self.id}{verb}", body=body), JobView))
         return self
 
     # --- validation ---------------------------------------------------------------------------------------------------
@@ -553,7 +562,7 @@ class Job:
                 name = next((name for name in archive.namelist() if name.endswith(FINAL_MODEL)), None)
                 if name is None:
                     raise NotFound(
-                        f"Job {self.id} has no final model (its state is {self.view.state}).",
+                        f"Job {self.id} has no final model (its state is {self.view.state.word}).",
                         hint="It is written after the last update; wait for the job first.",
                         job=self.id,
                     )

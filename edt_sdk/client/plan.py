@@ -14,12 +14,14 @@ import msgspec
 
 from edt_sdk.client.session import ServerSession
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.fields import names_checked
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, InstanceGroup, Plan, PlanAsRead, ResourceGroup
 
 INSTANCE_GROUPS = "instance-groups"
 RESOURCE_GROUPS = "resource-groups"
 
 
+@names_checked
 class PlanClient(ServerSession):
     """A client for the plan of a server.
 

@@ -82,7 +82,7 @@ def wait(job: Job) -> Job:
 
 def state_line(view: JobView, workers: int, remark: str = "") -> tuple[str, str]:
     """Return the line above the figure as HTML and as text. `remark` replaces what explains the job's state."""
-    words = [view.state.value]
+    words = [view.state.shown]
     if view.state is JobState.RUNNING and workers:
         words.append(f"on {workers} worker{'' if workers == 1 else 's'}")
     # Ids are made of names where they can be.

@@ -89,7 +89,11 @@ def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:
     """Return the arguments in `line`, or raise a UsageError on a single line."""
     # Not IPython's parse_argstring: it splits unlike a shell and tears --env A='b c' apart.
     try:
-        return cast(argparse.Namespace, cast(Any, function).parser.parse_args(words(line)))
+        found, unknown = cast(Any, function).parser.parse_known_args(words(line))
+        if unknown:
+            text = fields.wrong_use(cast(Any, function).parser, unknown)
+            raise UsageError(f"{text} See: %{cast(Any, function).__name__}?")
+        return cast(argparse.Namespace, found)
     except UsageError as wrong:
         # IPython has put variables in already, and leaves what it cannot find as it is.
         left = [braced or dollar for braced, dollar in _LEFT.findall(line)]

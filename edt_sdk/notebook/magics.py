@@ -79,21 +79,22 @@ class MagicSession:
             raise UsageError(str(refused)) from None
 
     def job(self, name: str | None, *, seen: bool = True) -> Job:
-        """Return the job with this id, or of the variable with this name. Without a name, return the last job used.
+        """Return the job with this id or name, or of the variable with this name. Without a name, the last job used.
 
         `seen=False` makes no request for an id: the next request finds out whether there is such a job.
         """
-        from edt_sdk.client import Job
+        from edt_sdk.client import Job, looks_like_id
 
         found = self.named(name) if name else self._last
         if found is None:
             raise UsageError("Which job? Give its id; %edt_jobs lists them.")
         if not isinstance(found, str):
             return self.touched(found)
-        return self.touched(self.run(lambda client: client.job(found) if seen else Job(client.connection, found)))
+        known = not seen and (found in self._seen or looks_like_id(found))
+        return self.touched(self.run(lambda client: Job(client.connection, found) if known else client.job(found)))
 
     def given(self, magic: Callable[..., Any], name: str | None) -> Job:
-        """Return the job with this name, without a request and without a default."""
+        """Return the job with this name, without a default."""
         if not name:
             raise UsageError(f"%{magic.__name__} needs the id of a job.")
         return self.job(name, seen=False)

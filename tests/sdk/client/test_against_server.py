@@ -13,11 +13,12 @@ from edt_sdk.testing import LocalServer
 from tests.waiting import until
 
 TALKS = """\
+# FabricModel
 import sys
 print("to stdout", sys.argv[1:], flush=True)
 print("to stderr", file=sys.stderr, flush=True)
 """
-SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
+SLEEPS = "# FabricModel\nimport time\nprint('up', flush=True)\ntime.sleep(300)\n"
 
 
 def exact(job):
@@ -133,7 +134,7 @@ def test_suspending_going_back_and_beginning_with_its_weights(client, slow_train
 
 def test_what_the_server_refuses(client, tmp_path, monkeypatch):
     with pytest.raises(Unprocessable, match="nowhere"):
-        client.submit("print()\n", instance_group="nowhere", progress=False)
+        client.submit("# FabricModel\n", instance_group="nowhere", progress=False)
     with pytest.raises(NotFound):
         client.job("no-such-job")
 
@@ -143,7 +144,7 @@ def test_an_upload_that_the_server_breaks_off(tmp_path, tmp_path_factory):
     import msgspec
 
     root = tmp_path_factory.mktemp("small")
-    (tmp_path / "train.py").write_text("")
+    (tmp_path / "train.py").write_text("# FabricModel")
     (tmp_path / "data.bin").write_bytes(os.urandom(30_000_000))
     with LocalServer(root, slots=1, traits={"EdtApp.max_upload_bytes": 1_000_000}) as server, server.client() as client:
         client.info = msgspec.structs.replace(client.info, max_upload_bytes=1 << 40)
@@ -203,7 +204,7 @@ def test_an_administrator_shares_the_slots_at_a_shell_and_in_python(server, clie
 
 def test_a_forecast_and_a_preview_submit_nothing(client, tmp_path):
     until(lambda: repr(client.cluster()).startswith("default: 2 slots, 2 free"), "what other tests have stopped to end")
-    (tmp_path / "train.py").write_text("")
+    (tmp_path / "train.py").write_text("# FabricModel")
     told = client.forecast(max_workers=2)
     assert (told.code, told.slots) == ("now", 2)
     assert repr(told) == told.text

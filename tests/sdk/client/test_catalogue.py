@@ -92,7 +92,7 @@ def test_what_is_here_is_sent_and_what_is_there_is_named(client, folder, data_fs
         (lambda c: c.add_dataset("x y", path="mnist"), "no name for a data set"),
         (lambda c: c.add_model("x"), "Give one of source, path, template"),
         (lambda c: c.add_model("x", "/nowhere"), "no folder or file"),
-        (lambda c: c.update_model("x", colour="red"), "no 'colour' that could be changed"),
+        (lambda c: c.update_model("x", colour="red"), "has no argument 'colour'"),
         (lambda c: c.dataset(""), "is no name"),
     ],
 )

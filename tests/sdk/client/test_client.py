@@ -26,7 +26,7 @@ from edt_sdk.schemas.job import JobSpec
 def folder(tmp_path):
     made = tmp_path / "digits"
     made.mkdir()
-    (made / "train.py").write_text("print('hi')\n")
+    (made / "train.py").write_text("# FabricModel\nprint('hi')\n")
     return made
 
 
@@ -66,6 +66,76 @@ def test_the_interpreter_may_be_chosen(accepting, client, folder):
     known = [{"python": "/opt/env/bin/python", "version": "3.11", "ready": True, "kernels": []}]
     accepting.on("GET", "interpreters", {"interpreters": known})
     assert client.interpreters() == known
+
+
+def test_arguments_may_be_one_text(accepting, client, folder):
+    job = client.submit(folder, args="--epochs 5 --name 'two words'")
+    assert spec_of(accepting.requests[-1]).args == ("--epochs", "5", "--name", "two words")
+    accepting.on("POST", "submissions", accepting.routes["POST", "jobs"])
+    job.clone(args="--epochs 6")
+    assert msgspec.json.decode(accepting.requests[-1].body)["spec"] == {"args": ["--epochs", "6"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"max_worker": 4}, "submit() has no argument 'max_worker'. Did you mean 'max_workers'?"),
+        ({"gizmo": 1}, "submit() has no argument 'gizmo'. Its arguments are source, main,"),
+        ({"max_workers": "4"}, "max_workers must be a whole number, not the text '4'."),
+        ({"max_workers": 2.5}, "max_workers must be a whole number, not 2.5."),
+        ({"priority": None}, "priority must be a whole number, not None."),
+        ({"name": 3}, "name must be a text, not 3."),
+        ({"env": {"A": 1}}, "Each value of env must be a text, not 1."),
+        ({"args": "--name 'x"}, "args is a text that a shell could not split: No closing quotation"),
+        ({"framework": "pytorch"}, "There is no framework 'pytorch'. Did you mean 'PyTorch'?"),
+        ({"main": "tran.py"}, "Did you mean 'train.py'?"),
+    ],
+)
+def test_wrong_names_and_values(accepting, client, folder, options, says):
+    accepting.requests.clear()
+    for call, name in ((client.submit, "submit"), (client.preview, "preview")):
+        with pytest.raises((InvalidRequest, Unprocessable)) as refused:
+            call(folder, **options)
+        assert says.replace("submit()", f"{name}()") in str(refused.value)
+    assert accepting.requests == []
+
+
+def test_an_unknown_argument_is_a_type_error_too(client, accepting, folder):
+    job = client.submit(folder)
+    with pytest.raises(TypeError, match=r"update\(\) has no argument 'prioriy'\. Did you mean 'priority'\?"):
+        job.update(prioriy=3)
+    with pytest.raises(InvalidRequest, match=r"Did you mean 'parent'\?"):
+        client.create_instance_group("a", parrent="b")
+    with pytest.raises(Unprocessable, match=r"priority must be a whole number, not the text '3'"):
+        job.update(priority="3")
+    with pytest.raises(InvalidRequest, match=r"Did you mean 'RUNNING'\?"):
+        client.jobs(state="runing")
+
+
+def test_a_script_that_cannot_run_is_not_sent(accepting, client, folder):
+    accepting.requests.clear()
+    (folder / "train.py").write_text("for x in range(3)\n    pass\n")
+    for call in (client.submit, client.preview):
+        with pytest.raises(PackageError, match=r"train\.py, line 1 is not Python: expected ':': for x in range\(3\)"):
+            call(folder)
+    (folder / "train.py").write_text("import torch\nmodel.train()\n")
+    for call in (client.submit, client.preview):
+        with pytest.raises(Unprocessable, match=r'train\.py never calls FabricModel.*framework="PyTorch"'):
+            call(folder)
+    assert accepting.requests == []
+    client.submit(folder, framework="PyTorch")
+    assert spec_of(accepting.requests[-1]).framework == "PyTorch"
+
+
+def test_more_workers_than_slots_is_remarked(accepting, client, folder, capsys):
+    client.submit(folder, max_workers=400)
+    assert "slots exist" not in capsys.readouterr().out  # an earlier server does not tell how many there are
+    client.info = msgspec.structs.replace(client.info, slots=4)
+    client.submit(folder, max_workers=4)
+    assert "slots exist" not in capsys.readouterr().out
+    client.submit(folder, max_workers=400)
+    said = "note: max_workers is 400, and at most 4 slots exist: it will use what there is."
+    assert said in capsys.readouterr().out
 
 
 def spec_of(request):
@@ -144,6 +214,7 @@ def test_the_environment_of_the_kernel_does_not_travel(accepting, client, folder
 )
 def test_refusals_become_their_errors(peer, client, status, body, error):
     peer.on("GET", "jobs/edt-1", lambda _: (status, body))
+    peer.on("GET", "jobs", {"jobs": []})
     with pytest.raises(error) as refused:
         client.job("edt-1")
     assert type(refused.value) is error
@@ -168,8 +239,59 @@ def test_jobs_and_filters(peer, client, make_view):
     assert peer.requests[-1].query == {"limit": "20"}
     with pytest.raises(InvalidRequest, match="no state"):
         client.jobs(state="sleeping")
+    client.jobs(state="stopped")
+    assert peer.requests[-1].query == {"state": "KILLED"}
     with pytest.raises(InvalidRequest):
+        client.job("")
+    with pytest.raises(NotFound):
         client.job("../jobs")
+    assert "GET jobs/../jobs" not in peer.paths()
+
+
+@pytest.fixture
+def named(peer, make_view):
+    """Jobs whose names say less and less."""
+    known = {"alpha-x1": "alpha", "alpha-2-y1": "alpha-2", "twice-b": "twice", "twice-a": "twice", "uniq-c": "ünïq/1"}
+    views = {job: msgspec.to_builtins(make_view(id=job, name=name)) for job, name in known.items()}
+    for job, view in views.items():
+        peer.on("GET", f"jobs/{job}", view)
+    ids = list(views)
+
+    def listed(request):
+        # Two a page.
+        at = ids.index(request.query["before"].partition(",")[2]) + 1 if "before" in request.query else 0
+        answer = {"jobs": [views[job] for job in ids[at : at + 2]]}
+        return 200, answer | ({"next": "more"} if at + 2 < len(ids) else {})
+
+    peer.on("GET", "jobs", listed)
+    return peer
+
+
+@pytest.mark.parametrize(
+    ("given", "job"),
+    [
+        ("alpha-x1", "alpha-x1"),
+        ("alpha", "alpha-x1"),  # a whole name comes before the beginning of another one
+        ("alpha-2", "alpha-2-y1"),
+        ("alpha-x", "alpha-x1"),
+        ("twice-a", "twice-a"),
+        ("ünïq/1", "uniq-c"),
+        ("ün", "uniq-c"),
+    ],
+)
+def test_a_job_has_an_id_a_name_and_their_beginnings(named, client, given, job):
+    assert client.job(given).id == job
+
+
+@pytest.mark.parametrize(
+    ("given", "candidates"),
+    [("twice", "2 jobs: twice-b, twice-a"), ("al", "2 jobs: alpha-x1, alpha-2-y1"), ("t", "2 jobs: twice-b, twice-a")],
+)
+def test_the_newest_of_several_jobs_does_not_win(named, client, given, candidates):
+    with pytest.raises(InvalidRequest, match=f"'{given}' could be {candidates}. Give one of these ids"):
+        client.job(given)
+    with pytest.raises(NotFound, match="no jobs/never"):
+        client.job("never")
 
 
 def test_a_window_of_the_timeline(peer, client):

@@ -40,9 +40,28 @@ def test_wait_outlives_dropped_connections(peer, job, make_view, stream, events)
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.ERROR, JobState.KILLED])
 def test_wait_raises_when_it_did_not_finish(peer, job, make_view, stream, events, state):
     ends(peer, stream, events, make_view(state=state, message="A worker died.\nlast words"))
-    with pytest.raises(JobFailed, match=rf"ended as {state}: A worker died\.\nlast words") as failed:
+    with pytest.raises(JobFailed, match=rf"ended as {state.shown}: A worker died\.\nlast words") as failed:
         job.wait()
     assert failed.value.ids == {"job": "edt-1", "state": state.value}
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("a.py raised KeyError: 3.\nLast lines of x:\n  File a.py\nKeyError: 3", "3.\nLast lines of x:\n  File a.py\n"),
+        ("It never trains.\nLast lines of x:\nedt: It never trains.", "It never trains.\nEvery line"),
+        (
+            "It is a lock.\nLast lines of x:\n  at b\nUnprocessable: It is a lock.",
+            "lock.\nLast lines of x:\n  at b\nEvery",
+        ),
+        ("It ended with exit code 3.\nLast lines of x:\nEpoch: 3", "x:\nEpoch: 3\nEvery"),
+    ],
+)
+def test_an_error_is_there_once(peer, job, make_view, stream, events, message, shown):
+    ends(peer, stream, events, make_view(state=JobState.FAILED, message=message))
+    with pytest.raises(JobFailed) as failed:
+        job.wait()
+    assert shown in str(failed.value)
 
 
 def test_a_wait_times_out_and_the_job_does_not(peer, job, stream):

@@ -198,14 +198,14 @@ def job(name, **changes):
 
 @pytest.fixture
 def machine():
-    lab = group("lab", own=3, held=3, entitled=4, borrowed=1, jobs=2)
+    lab = group("lab", own=3, held=3, entitled=4, borrowed=1, jobs=2, waiting=["x-1", "y-1"])
     day = group("day", parent="lab", own=1, held=2, entitled=3, borrowed=2, jobs=1)
     night = group("night", parent="lab", policy="fifo", own=2, held=1, entitled=1, lent=1, jobs=1)
     gpu, astray = slot(3, None, "bb", "cuda:0"), slot(4, None, "c", resource=None)
     return Cluster(
         slots=[slot(0, "one-1"), slot(1, "one-1"), slot(2, "two-1", "bb"), gpu, astray],
         resource_groups=[{"name": "default", "slots": 4, "free": 1}],
-        groups=[lab, {**day, "lenders": {"night": 1}, "waiting": ["one-1"]}, {**night, "borrowers": {"day": 1}}],
+        groups=[lab, {**day, "lenders": {"night": 1}, "wanting": ["one-1"]}, {**night, "borrowers": {"day": 1}}],
         jobs=[
             job("one", held=2, leaving=1, reason="It has its share. " + "Many words. " * 12),
             job("two", group="night", held=1, asked=1),
@@ -222,10 +222,10 @@ def test_the_machine_in_a_terminal(machine):
         "  a   CPU  AA",
         "  bb  CPU and GPU  B·",
         "",
-        "  GROUP    POLICY     OWN  HELD  DUE  OF ALL  BORROWED      LENT      JOBS  WAIT",
-        "  lab      fairshare  3    3     4    1       -             -         2     -",
-        "  \xa0\xa0day    fairshare  1    2     3    1       1 from night  -         1     1",
-        "  \xa0\xa0night  fifo       2    1     1    -       -             1 to day  1     -",
+        "  GROUP    POLICY     OWN  HELD  DUE  OF ALL  BORROWED      LENT      JOBS  WAIT  WANT MORE",
+        "  lab      fairshare  3    3     4    1       -             -         2     2     -",
+        "  \xa0\xa0day    fairshare  1    2     3    1       1 from night  -         1     -     1",
+        "  \xa0\xa0night  fifo       2    1     1    -       -             1 to day  1     -     -",
         "",
     ]
     assert "In no resource group: 1 slot of c" in text

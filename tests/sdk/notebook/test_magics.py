@@ -39,6 +39,7 @@ def shell(peer, monkeypatch):
 def accepting(peer, make_view):
     peer.on("POST", "jobs", lambda _: (201, msgspec.to_builtins(make_view())))
     peer.on("GET", "jobs/edt-1", msgspec.to_builtins(make_view()))
+    peer.on("GET", "jobs", {"jobs": []})
     return peer
 
 
@@ -64,7 +65,7 @@ def test_loading_asks_nobody_and_unloading_removes_everything(shell, peer):
 def test_a_line_submits_a_folder(shell, accepting, tmp_path):
     folder = tmp_path / "my model"
     folder.mkdir()
-    (folder / "fit.py").write_text("")
+    (folder / "fit.py").write_text("# FabricModel")
     shell.user_ns["folder"] = str(folder)
     shell.run_cell("n = 3", store_history=False)
     shell.run_cell("job = %edt_submit \"$folder\" --max-workers {n} --env A='b c' -- --lr 0.1 'two words'")
@@ -76,7 +77,7 @@ def test_a_line_submits_a_folder(shell, accepting, tmp_path):
 
 
 def test_a_cell_is_the_script(shell, accepting):
-    job = shell.run_cell_magic("edt_submit", "--name mnist --max-workers 2", "%time\nprint('{n} $x')\n")
+    job = shell.run_cell_magic("edt_submit", "--name mnist --max-workers 2", "%time\nprint('{n} $x')  # FabricModel\n")
     assert job.id == "edt-1"
     spec = spec_of(accepting)
     assert (spec["name"], spec["main"]) == ("mnist", "main.py")
@@ -84,17 +85,17 @@ def test_a_cell_is_the_script(shell, accepting):
 
 def test_it_may_name_sizes_and_patience(shell, accepting):
     sizes = "--max-workers 4 --min-workers 2 --slots-per-unit 2 --pending-timeout 1.5"
-    shell.run_cell_magic("edt_submit", sizes, "pass\n")
+    shell.run_cell_magic("edt_submit", sizes, "pass  # FabricModel\n")
     spec = spec_of(accepting)
     assert (spec["min_workers"], spec["slots_per_unit"], spec["pending_timeout"]) == (2, 2, 1.5)
 
 
 def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
-    first = shell.run_cell_magic("edt_submit", "--mode fast", "pass\n")
+    first = shell.run_cell_magic("edt_submit", "--mode fast", "pass  # FabricModel\n")
     assert spec_of(accepting)["mode"] == "fast"
     shell.user_ns["first"] = first
     for named in ("first", "edt-1"):
-        shell.run_cell_magic("edt_submit", f"--warm-start {named}", "pass\n")
+        shell.run_cell_magic("edt_submit", f"--warm-start {named}", "pass  # FabricModel\n")
         assert spec_of(accepting)["warm_start"] == "edt-1"
 
 
@@ -104,6 +105,7 @@ def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
         ("edt_submit", "", "needs a folder"),
         ("edt_submit", "folder --max-workers many", "invalid int value"),
         ("edt_submit", "folder --unknown 3", "unrecognized arguments"),
+        ("edt_submit", ". --maxworkers 4", "--maxworkers. Did you mean --max-workers"),
         ("edt_submit", "no/such/folder", "There is no folder or file"),
         ("edt_submit", ". --env A", "KEY=VALUE"),
         ("edt_submit", ". --mode loose", "invalid choice"),
@@ -151,7 +153,10 @@ def test_the_other_magics(shell, accepting, make_view, tmp_path):
     accepting.on("PATCH", "jobs/edt-1", view)
     accepting.requests.clear()
     assert shell.run_line_magic("edt_update", "edt-1 --priority 10000").view.priority == 10000
-    assert [path for path in accepting.paths() if path != "GET "] == ["PATCH jobs/edt-1"]
+    assert shell.run_line_magic("edt_update", "edt-1 --priority 10000").id == "edt-1"
+    # Of an id that was seen before it is not asked again.
+    asked = ["GET jobs/edt-1", "PATCH jobs/edt-1", "PATCH jobs/edt-1"]
+    assert [path for path in accepting.paths() if path != "GET "] == asked
     accepting.on("GET", "jobs", {"jobs": [view]})
     assert [job.id for job in shell.run_line_magic("edt_jobs", "")] == ["edt-1"]
     accepting.on("GET", "jobs/edt-1/events", {"events": [], "next": 0, "done": False})
@@ -219,7 +224,7 @@ def test_a_cell_takes_along_what_it_uses(shell, accepting, monkeypatch, tmp_path
     (tmp_path / "helper.py").write_text("WORD = 'x'\n")
     shell.run_cell("import helper\nEPOCHS = 3\nimport math", store_history=True)
     shell.run_cell("def work(n):\n    return helper.WORD * n", store_history=True)
-    result = shell.run_cell("%%edt_submit --name mine\nprint(work(EPOCHS))", store_history=True)
+    result = shell.run_cell("%%edt_submit --name mine\nprint(work(EPOCHS))  # FabricModel", store_history=True)
     assert result.error_in_exec is None
     files = packed(accepting)
     space = {}
@@ -249,13 +254,13 @@ def notebook(path, *cells):
 
 def test_this_notebook_is_submitted_by_its_tags(shell, accepting, tmp_path):
     line = "job = %edt_submit --notebook --max-workers 2"
-    path = notebook(tmp_path / "mine.ipynb", ("print('plot')",), ("print('train')", "edt"), (line,))
+    path = notebook(tmp_path / "mine.ipynb", ("print('plot')",), ("train()  # FabricModel", "edt"), (line,))
     shell.user_ns["__vsc_ipynb_file__"] = str(path)
     shell.run_cell(line, store_history=True)
-    assert packed(accepting)["main.py"] == "print('train')\n"
+    assert packed(accepting)["main.py"] == "train()  # FabricModel\n"
     assert (spec_of(accepting)["name"], spec_of(accepting)["max_workers"]) == ("mine", 2)
     shell.run_cell(f"%edt_submit {path} --tag edt", store_history=True)
-    assert packed(accepting)["main.py"] == "print('train')\n"
+    assert packed(accepting)["main.py"] == "train()  # FabricModel\n"
 
 
 def test_a_notebook_with_changes_that_are_not_saved_is_refused(shell, accepting, tmp_path, capsys):
@@ -272,7 +277,7 @@ def test_a_notebook_with_changes_that_are_not_saved_is_refused(shell, accepting,
 
 
 def test_a_dry_run_submits_nothing(shell, accepting, tmp_path):
-    (tmp_path / "train.py").write_text("")
+    (tmp_path / "train.py").write_text("# FabricModel")
     told = {"code": "now", "text": "It would start at once.", "start_low": 0, "start_high": 0, "slots": 1}
     accepting.on("POST", "forecasts", told)
     looked = shell.run_line_magic("edt_submit", f"{tmp_path} --dry-run --max-workers 3")
@@ -342,7 +347,7 @@ def test_completion_of_values(shell, accepting, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits").mkdir()
     for name in ("digits/train.py", "digits/model.py", "alone.py", "book.ipynb", "text.md", "with blank.py"):
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text("# FabricModel")
     shell.run_cell("first = %edt_submit digits --main train.py", store_history=True)
     accepting.requests.clear()
     assert complete(shell, "%edt_submit ") >= {"digits/", "alone.py", "book.ipynb"}
