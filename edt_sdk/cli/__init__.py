@@ -19,12 +19,18 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
-from typing import NoReturn
+from textwrap import wrap
 
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
+from edt_sdk.schemas.fields import OneLineParser
 
-# One file per group of verbs. Each has `add(subparsers, common)`.
-GROUPS = ("submitting", "jobs", "reading", "picturing", "sharing", "catalogue", "machine", "simulating")
+# The files with verbs, below the heads of `edt --help`. Each has `add(subparsers, common)`.
+GROUPS = {
+    "jobs": ("submitting", "jobs", "reading", "picturing"),
+    "machine": ("top", "machine"),
+    "catalogue": ("catalogue",),
+    "administration": ("sharing", "simulating", "completing"),
+}
 
 # Verbs that take a script's own arguments after `--`.
 TAKING_ARGS = ("submit", "clone", "model add", "model train", "model update")
@@ -36,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Split before argparse sees the words: it would take the script's options for ours.
     own, script_args = _split(words)
     parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:
+        from edt_sdk.cli.completing import complete
+
+        complete(parser)
     arguments = parser.parse_args(own)
     verb = f"{arguments.verb} {arguments.action}" if arguments.verb == "model" else arguments.verb
     if script_args is not None and verb not in TAKING_ARGS:
@@ -59,20 +69,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
-    common = _Parser(add_help=False)
+    common = OneLineParser(add_help=False)
     server = common.add_argument_group("server")
     server.add_argument("--url", help="address of the Jupyter Server (default: EDT_URL, else the one that runs here)")
     server.add_argument("--token", help="its token (default: EDT_TOKEN, else found with the server)")
-    parser = _Parser(
+    parser = OneLineParser(
         prog="edt",
         description="Submit elastic trainings to a Jupyter Server, and look after them.",
-        epilog="Exit codes: 0 fine, 1 the job failed, 2 wrong use, 3 timed out, 4 server unreachable.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version)
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for group in GROUPS:
-        # A group imports the client only when its verb runs, so that `edt --help` and completion stay fast.
-        import_module(f"edt_sdk.cli.{group}").add(verbs, common)
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="VERB", required=True, help="see below; `edt VERB --help` has its options"
+    )
+    # argparse itself knows only one flat list of verbs.
+    listed: list[str] = []
+    for head, files in GROUPS.items():
+        before = len(verbs.choices)
+        for file in files:
+            # A file imports the client only when its verb runs, so that `edt --help` and completion stay fast.
+            import_module(f"edt_sdk.cli.{file}").add(verbs, common)
+        listed.append(f"\n{head}:")
+        for name, verb in list(verbs.choices.items())[before:]:
+            listed += wrap(f"{verb.description}", 76, initial_indent=f"  {name:<13} ", subsequent_indent=" " * 16)
+    verbs._choices_actions.clear()
+    codes = "Exit codes: 0 fine, 1 the job failed, 2 wrong use, 3 timed out, 4 server unreachable."
+    parser.epilog = "\n".join([*listed, "", codes]).lstrip("\n")
     return parser
 
 
@@ -86,13 +108,6 @@ def complain(refused: EdtError) -> int:
     if isinstance(refused, WaitTimeout):
         return 3
     return 2 if 400 <= refused.status < 500 else 4
-
-
-class _Parser(argparse.ArgumentParser):
-    """Print one line instead of argparse's usage block. The parsers of the verbs take this class too."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"edt: {message} — see: {self.prog} --help\n")
 
 
 class _Version(argparse.Action):

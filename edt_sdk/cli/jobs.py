@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, show, table
-from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, show
+from edt_sdk.display.jobs_text import LISTED, jobs_text, sheet
+from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume
 
@@ -17,11 +22,11 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
     listing = add_verb(verbs, common, "list", _run_list, "List jobs, newest first.", output="table")
     listing.add_argument("--all", action="store_true", help="other users' jobs as well")
-    listing.add_argument("--state", help="only jobs in this state")
+    listing.add_argument("--state", help="only jobs in this state, such as running or failed")
     listing.add_argument("--tag", help="only jobs with this tag")
     listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 1000)")
     listing.add_argument("--before", metavar="ID", help="only jobs older than this one")
-    add_verb(verbs, common, "get", _run_get, "Show a job.", job="the job", output="text")
+    add_verb(verbs, common, "get", _run_get, "Show all about a job.", job="the job", output="text")
     update = add_verb(verbs, common, "update", _run_update, "Change the settings of a job.", job="the job")
     what_if = add_verb(verbs, common, "what-if", _run_what_if, _WHAT_IF, job="the job", output="text")
     add_options(update, JobPatch, *JobPatch.__struct_fields__, unset=True)
@@ -48,14 +53,9 @@ def _run_list(arguments: argparse.Namespace) -> None:
     if not views:
         print("No jobs. Submit one: edt submit FOLDER --main train.py --max-workers 4", file=sys.stderr)
         return
-    rows, tagged = [], any(view.tags for view in views)
-    for view in views:
-        p = view.progress
-        done = f"{100 * p.update / p.total_updates:.0f} %" if p is not None and p.total_updates else "-"
-        slots = "-" if view.state.final else f"{view.slots}/{view.max_workers}"
-        tags = (", ".join(view.tags),) if tagged else ()
-        rows.append((view.id, view.name, view.state, slots, done, view.priority, view.owner, *tags))
-    print(table(("ID", "NAME", "STATE", "SLOTS", "DONE", "PRIORITY", "OWNER", *(("TAGS",) if tagged else ())), rows))
+    # A pipe gets every column, and the same ones always, for programs that read them.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(jobs_text(views, LISTED, time.time(), width=width))
     if found.more:
         next_page = f"`edt list --before {views[-1].id}` lists those that come next"
         print(
@@ -65,11 +65,20 @@ def _run_list(arguments: argparse.Namespace) -> None:
 
 def _run_get(arguments: argparse.Namespace) -> None:
     found = job(arguments)
-    show(arguments, found.view, found)
-    if found.tags and arguments.output == "text":
-        print(f"Tags: {', '.join(found.tags)}")
-    if found.notes and arguments.output == "text":
-        print(f"Notes: {found.notes}")
+    if arguments.output == "json":
+        print_json(found.view)
+        return
+    width = shutil.get_terminal_size((100, 24)).columns
+    workers = [] if found.view.state.final else _known(found.workers)
+    print(sheet(found.view, time.time(), workers=workers, checkpoints=_known(found.checkpoints), width=width))
+
+
+def _known(ask: Callable[[], Sequence[Mapping[str, Any]]]) -> Sequence[Mapping[str, Any]]:
+    """Return the answer, and nothing where the server has none: a sheet is useful without it."""
+    try:
+        return ask()
+    except EdtError:
+        return []
 
 
 def _run_update(arguments: argparse.Namespace) -> None:
@@ -86,8 +95,9 @@ def _run_stop(arguments: argparse.Namespace) -> None:
     if arguments.all == bool(arguments.ids):
         raise InvalidRequest("Name the jobs to stop, or say --all.")
     server = client(arguments)
-    stopped = server.stop_all() if arguments.all else [server.job(name).stop().id for name in arguments.ids]
-    for name in stopped:
+    # All names first: one that is wrong or not clear must not leave half of the jobs stopped.
+    jobs = [server.job(name) for name in arguments.ids]
+    for name in server.stop_all() if arguments.all else [each.stop().id for each in jobs]:
         print(name)
 
 
@@ -101,6 +111,6 @@ def _run_resume(arguments: argparse.Namespace) -> None:
 
 def _run_delete(arguments: argparse.Namespace) -> None:
     server = client(arguments)
-    for name in arguments.ids:
-        server.job(name).delete()
-        print(name)
+    for found in [server.job(name) for name in arguments.ids]:
+        found.delete()
+        print(found.id)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OF_A_JOB = ("loss", "allocation", "efficiency", "spark")
 OF_THE_MACHINE = ("timeline", "slots", "shares")
 COMPARE = "compare"
-_NAMES = (*OF_A_JOB, *OF_THE_MACHINE, COMPARE)
+NAMES = (*OF_A_JOB, *OF_THE_MACHINE, COMPARE)
 _POINTS = 400
 _AXES = ("samples", "updates", "time")
 
@@ -61,6 +61,8 @@ def _run_picture(arguments: argparse.Namespace) -> None:
             hint=f"Add -o {_file_name(name, jobs)}, or --open.",
         )
     server = client(arguments)
+    # From here on ids, where names and beginnings of them were given too.
+    jobs = [server.job(each).id for each in jobs]
     # Also for text, because the sentence below the text is the picture's own description.
     picture = _fetch(server, name, jobs, arguments)
     if not drawn:
@@ -75,7 +77,7 @@ def _run_picture(arguments: argparse.Namespace) -> None:
 
 def what_is_asked(words: list[str]) -> tuple[str, list[str]]:
     """Return the picture's name and the jobs, from words in any order."""
-    names, jobs = [word for word in words if word in _NAMES], [word for word in words if word not in _NAMES]
+    names, jobs = [word for word in words if word in NAMES], [word for word in words if word not in NAMES]
     jobs = list(dict.fromkeys(jobs))
     if len(names) > 1:
         raise InvalidRequest(f"{' and '.join(names)} are {len(names)} pictures; name one at a time.")
@@ -86,7 +88,7 @@ def what_is_asked(words: list[str]) -> tuple[str, list[str]]:
         raise InvalidRequest(
             f"{name} shows one job, and {len(jobs)} are named: {', '.join(jobs)}.",
             hint=f"edt picture {COMPARE} {' '.join(jobs)} lays their losses over each other; the pictures are "
-            f"{', '.join(_NAMES)}.",
+            f"{', '.join(NAMES)}.",
         )
     return name, jobs
 

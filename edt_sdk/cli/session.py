@@ -36,7 +36,7 @@ def add_verb(
     `job` is the help of its positional ID, None when it takes none. `output` is the default of -o, None for no -o.
     """
     parser: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=says, description=says)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     if job is not None:
         parser.add_argument("id", metavar="ID", help=job)
     if output is not None:

@@ -20,9 +20,8 @@ _PROGRAM = "edt_server.simulator"
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb. This parser knows no prefix of options: whatever follows the verb is the simulator's to read."""
-    parser = verbs.add_parser(
-        "simulate", help="Play a workload against the scheduler; needs no server.", add_help=False, prefix_chars="\0"
-    )
+    says = "Play a workload against the scheduler; needs no server."
+    parser = verbs.add_parser("simulate", help=says, description=says, add_help=False, prefix_chars="\0")
     parser.add_argument("words", nargs="*")
     parser.set_defaults(run=_run_simulate)
 

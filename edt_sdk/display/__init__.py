@@ -10,9 +10,11 @@ __all__ = [
     "card",
     "catalogue_view",
     "cluster_view",
+    "jobs_text",
     "log_text",
     "picture",
     "readings",
     "text_pictures",
+    "top_view",
     "validation",
 ]

@@ -47,16 +47,18 @@ def sentence(view: JobView) -> str:
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
-def short_line(view: JobView) -> str:
+def short_line(view: JobView, *, ended_why: bool = True) -> str:
     """Return the job in a line that fits a terminal. The reason is left out while the job simply runs."""
     text = _line(view, view.name, f"{view.slots} of {view.max_workers} slots")
-    explained = view.state.final or not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
+    explained = (
+        ended_why if view.state.final else not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
+    )
     why = why_words(view) if explained else ""
     return text + (f" — {why}" if why else "")
 
 
 def _line(view: JobView, name: str, slots: str) -> str:
-    parts = [f"{name}: {view.state.value.lower()}", "" if view.state.final else slots, progress_words(view)]
+    parts = [f"{name}: {view.state.word}", "" if view.state.final else slots, progress_words(view)]
     return ", ".join(filter(None, parts))
 
 
@@ -113,7 +115,7 @@ def picture(view: JobView) -> str:
 def state_html(view: JobView, *, grey: bool = False) -> str:
     """Return icon and word of the state, in its colour."""
     icon, colour = LOOKS[view.state]
-    return f'<span style="color: {GREY if grey else colour}"><b>{icon} {view.state.value}</b></span>'
+    return f'<span style="color: {GREY if grey else colour}"><b>{icon} {view.state.shown}</b></span>'
 
 
 def facts_html(view: JobView) -> str:

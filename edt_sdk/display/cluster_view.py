@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from edt_sdk.display.jobs_text import DROPPED
 from edt_sdk.formatting.tables import html_table, text_table
 
 Answer = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _FREE = "·"
 _WIDEST_BAR = 96
-_GROUP_HEAD = ("GROUP", "POLICY", "OWN", "HELD", "DUE", "OF ALL", "BORROWED", "LENT", "JOBS", "WAIT")
+_GROUP_HEAD = ("GROUP", "POLICY", "OWN", "HELD", "DUE", "OF ALL", "BORROWED", "LENT", "JOBS", "WAIT", "WANT MORE")
 _JOB_HEAD = ("", "JOB", "NAME", "OWNER", "GROUP", "PRIORITY", "SLOTS")
 
 
@@ -34,7 +35,7 @@ class Cluster(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         """Return the same as tables, without colours or scripts."""
-        letters = _letters(self)
+        letters = letters_of(self)
         parts: list[str] = []
         for resource in self["resource_groups"]:
             size = f"{_slots(resource['slots'])}, {resource['free']} free"
@@ -50,12 +51,11 @@ class Cluster(dict[str, Any]):
 
 
 def cluster_text(answer: Answer, *, width: int = 110) -> str:
-    """Return text for a terminal. Sentences are wrapped at `width` columns, tables are not."""
-    letters = _letters(answer)
+    """Return text for a terminal. Sentences are wrapped at `width` columns, and the table of jobs fits into them."""
+    letters = letters_of(answer)
     parts: list[str] = []
     for resource in answer["resource_groups"]:
-        lines = [f"{resource['name']}: {_slots(resource['slots'])}, {resource['free']} free"]
-        lines += [f"  {host}  {bar}" for host, bar in _bars(answer, resource["name"], letters)]
+        lines = _slot_lines(answer, resource, letters)
         groups = _rows(answer, resource["name"])
         if groups:
             lines += ["", textwrap.indent(text_table(_GROUP_HEAD, groups), "  ")]
@@ -67,7 +67,8 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
         parts.append(f"In no resource group: {_slots(len(astray))} of {hosts}")
     parts += _elsewhere(answer)
     if answer["jobs"]:
-        head, *lines = text_table(_JOB_HEAD, [_job(job, letters) for job in answer["jobs"]]).split("\n")
+        rows = [_job(job, letters) for job in answer["jobs"]]
+        head, *lines = text_table(_JOB_HEAD, rows, width=width, dropped=DROPPED).split("\n")
         told = [head]
         for job, line in zip(answer["jobs"], lines, strict=True):
             told.append(line)
@@ -77,6 +78,16 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
         parts.append("No jobs.")
     parts.append(f"Threads per slot: {answer['threads_per_slot']}")
     return "\n\n".join(parts)
+
+
+def slot_lines(answer: Answer, letters: Mapping[str, str]) -> list[str]:
+    """Return the resource groups, and the hosts of each with a letter for each slot."""
+    return [line for resource in answer["resource_groups"] for line in _slot_lines(answer, resource, letters)]
+
+
+def _slot_lines(answer: Answer, resource: Answer, letters: Mapping[str, str]) -> list[str]:
+    head = f"{resource['name']}: {_slots(resource['slots'])}, {resource['free']} free"
+    return [head, *(f"  {host}  {bar}" for host, bar in _bars(answer, resource["name"], letters))]
 
 
 def _rows(answer: Answer, resource: str) -> list[tuple[object, ...]]:
@@ -107,6 +118,8 @@ def _group(group: Answer, depth: int) -> tuple[object, ...]:
         _whom(group["borrowers"], "to") or (group["lent"] or "-"),
         group["jobs"] or "-",
         len(group["waiting"]) or "-",
+        # A server of an earlier version has no such list.
+        len(group.get("wanting", ())) or "-",
     )
 
 
@@ -121,7 +134,7 @@ def _job(job: Answer, letters: Mapping[str, str]) -> tuple[object, ...]:
     return letter, job["id"], job["name"], job["owner"], job["group"], job["priority"], held + leaving
 
 
-def _letters(answer: Answer) -> dict[str, str]:
+def letters_of(answer: Answer) -> dict[str, str]:
     """Return a letter for each job that holds a slot."""
     there = dict.fromkeys(slot["job"] for slot in answer["slots"] if slot["job"])
     jobs = [job["id"] for job in answer["jobs"] if job["id"] in there]

@@ -41,7 +41,7 @@ def view(make_view):
 def folder(tmp_path):
     made = tmp_path / "digits"
     made.mkdir()
-    (made / "train.py").write_text("")
+    (made / "train.py").write_text("# FabricModel")
     return made
 
 
@@ -67,7 +67,7 @@ def test_a_dry_run_lists_the_files_and_the_forecast_and_submits_nothing(edt, pee
     assert lines[0].startswith("Would pack 5 files, ")
     assert [line.split() for line in lines if "big.bin" in line or "train.py" in line] == [
         ["big.bin", "3.0", "kB"],
-        ["train.py", "0", "B", "←", "main"],
+        ["train.py", "13", "B", "←", "main"],
     ]
     assert lines[-1] == text
     assert "POST jobs" not in peer.paths()
@@ -76,7 +76,9 @@ def test_a_dry_run_lists_the_files_and_the_forecast_and_submits_nothing(edt, pee
 
 def test_of_a_notebook_the_cells_of_a_tag(edt, peer, tmp_path, view):
     peer.on("POST", "jobs", lambda _: (201, view()))
-    cells = [{"cell_type": "code", "metadata": {"tags": tags}, "source": "x = 1"} for tags in ([], ["edt"])]
+    cells = [
+        {"cell_type": "code", "metadata": {"tags": tags}, "source": "x = 1  # FabricModel"} for tags in ([], ["edt"])
+    ]
     (tmp_path / "book.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
     sizes = []
     for more in ((), ("--tag", "edt")):
@@ -117,7 +119,40 @@ def test_waiting_says_how_it_ended(edt, peer, folder, view, state, code):
     assert (done.returncode, done.stdout) == (code, "edt-1\n")
     assert edt("wait", "edt-1").returncode == code
     if code:
-        assert f"edt: Job edt-1 (digits) ended as {state}: because" in done.stderr
+        assert f"edt: Job edt-1 (digits) ended as {JobState(state).shown}: because" in done.stderr
+
+
+def test_a_failure_is_printed_once(edt, peer, view):
+    shown = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\nValueError: too small'
+    message = f"train.py raised ValueError: too small.\nLast lines of driver.stderr:\n{shown}"
+    peer.on("GET", "jobs/edt-1", view(state=JobState.FAILED, message=message))
+    done = edt("wait", "edt-1")
+    assert done.returncode == 1
+    assert done.stderr.count("ValueError: too small") == 1
+    assert 'File "train.py", line 1' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("submit", ".", "--maxworkers", 4),
+            "unrecognized arguments: --maxworkers. Did you mean --max-workers? See: edt submit --help",
+        ),
+        (("update", "edt-1", "--prority=3"), "--prority. Did you mean --priority? See: edt update --help"),
+        (("sumbit", "."), "there is no `edt sumbit`. Did you mean submit? See: edt --help"),
+        (("group", "creat", "a"), "there is no `edt group creat`. Did you mean create? See: edt group --help"),
+        (("frobnicate",), "there is no `edt frobnicate`. See: edt --help"),
+        (("list", "more"), "unrecognized arguments: more. See: edt list --help"),
+        (("submit", ".", "--mode", "exat"), "(choose from 'exact', 'fast'). See: edt submit --help"),
+        (("submit", ".", "--framework", "pytorch"), "There is no framework 'pytorch'. Did you mean 'PyTorch'?"),
+    ],
+)
+def test_a_misspelled_word(edt, words, says):
+    done = edt(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_wait_that_times_out(edt, peer, view, stream):
@@ -181,13 +216,15 @@ def test_what_the_server_refuses_is_its_sentence(edt, peer, view):
 def test_list_and_get(edt, peer, view):
     peer.on("GET", "jobs", {"jobs": [view()]})
     peer.on("GET", "jobs/edt-1", view())
-    assert edt("list").stdout.splitlines() == [
-        "ID     NAME    STATE    SLOTS  DONE  PRIORITY  OWNER",
-        "edt-1  digits  RUNNING  2/4    -     5000      ann",
-    ]
+    head, row = edt("list").stdout.splitlines()
+    assert " ".join(head.split()) == "ID NAME STATE SLOTS DONE PRIORITY OWNER AGE LOSS ACCURACY ARGS TAGS WHY"
+    assert row.split()[:7] == ["edt-1", "digits", "RUNNING", "2/4", "-", "5000", "ann"]
     assert json.loads(edt("list", "-o", "json").stdout)["jobs"][0]["id"] == "edt-1"
     assert json.loads(edt("get", "edt-1", "-o", "json").stdout)["state"] == "RUNNING"
-    assert edt("get", "edt-1").stdout == "Job edt-1 (digits): running, 2 of at most 4 slots.\n"
+    got = edt("get", "edt-1").stdout.splitlines()
+    assert got[0] == "Job edt-1 (digits): running, 2 of at most 4 slots."
+    assert "  Priority    5000" in got
+    assert edt("get", "dig").stdout.splitlines()[0] == got[0]
     peer.on("GET", "jobs", {"jobs": []})
     done = edt("list")
     assert (done.stdout, done.returncode) == ("", 0)
@@ -211,6 +248,131 @@ def test_stop_prints_what_it_stopped(edt, peer, view):
     peer.on("GET", "jobs/edt-1", view())
     peer.on("POST", "jobs/edt-1/stop", view(state=JobState.KILLED))
     assert edt("stop", "edt-1").stdout == "edt-1\n"
+
+
+def test_nothing_is_stopped_or_deleted_when_a_name_is_not_clear(edt, peer, view):
+    twice = [view(id="edt-1"), view(id="edt-2"), view(id="one-3", name="one")]
+    peer.on("GET", "jobs", {"jobs": twice})
+    for verb in ("stop", "delete"):
+        done = edt(verb, "one", "digits")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "'digits' could be 2 jobs: edt-1, edt-2." in done.stderr
+    assert {request.method for request in peer.requests} == {"GET"}
+    peer.on("DELETE", "jobs/one-3", lambda _: (204, None))
+    assert edt("delete", "one").stdout == "one-3\n"
+    peer.on("POST", "jobs/one-3/stop", view(id="one-3"))
+    assert edt("stop", "one").stdout == "one-3\n"
+
+
+def test_verbs_are_listed_in_groups(edt):
+    text = edt("--help").stdout
+    heads = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert heads[-4:] == ["jobs:", "machine:", "catalogue:", "administration:"]
+    verbs = build_parser()._subparsers._group_actions[0].choices
+    assert {verb for verb in verbs if f"\n  {verb} " in text} == set(verbs)
+
+
+@pytest.mark.parametrize(
+    ("words", "help_of"),
+    [
+        (("get", "edt-1", "--maxworkers", "4"), "edt get"),
+        (("group", "create", "a", "--shar", "--wrong"), "edt group create"),
+        (("model", "train", "m", "--wrong"), "edt model train"),
+    ],
+)
+def test_an_unknown_option_names_the_help_of_its_verb(edt, words, help_of):
+    done = edt(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"See: {help_of} --help\n")
+
+
+def test_the_live_view_in_a_pipe_is_one_page(edt, peer, view):
+    peer.on("GET", "jobs", lambda request: (200, {"jobs": [] if "limit" in request.query else [view()]}))
+    live = {"id": "edt-1", "owner": "ann", "name": "digits", "held": 2, "asked": 4, "leaving": 0, "reason": ""}
+    slots = [{"id": 0, "host": "h", "device": "cpu", "resource_group": "default", "job": "edt-1"}]
+    pools = [{"name": "default", "slots": 1, "free": 0}]
+    peer.on("GET", "cluster", {"slots": slots, "resource_groups": pools, "groups": [], "jobs": [live]})
+    for words in (("top",), ("top", "--once", "--mine")):
+        lines = edt(*words).stdout.splitlines()
+        assert lines[0].startswith("edt top ")
+        # It is none of the newest jobs, so it was asked for by its state.
+        assert lines[-1].split()[:4] == ["A", "edt-1", "digits", "RUNNING"]
+
+
+def read_until(terminal, words):
+    """Read what a program writes to its terminal, until it has written these words."""
+    shown = ""
+    while words not in shown:
+        shown += os.read(terminal, 4096).decode(errors="replace")
+    return shown
+
+
+def test_the_live_view_says_when_the_server_is_away_and_gives_the_terminal_back(peer, runtime_dir, view):
+    machine = {"slots": [], "resource_groups": [], "groups": [], "jobs": []}
+    peer.on("GET", "jobs", {"jobs": [view()]})
+    peer.on("GET", "cluster", machine)
+    terminal, other_end = os.openpty()
+    env = environment(runtime_dir, peer) | {"COLUMNS": "120", "LINES": "20"}
+    with subprocess.Popen([*EDT, "top"], stdin=other_end, stdout=other_end, stderr=other_end, env=env) as process:
+        os.close(other_end)
+        read_until(terminal, "RUNNING")
+        peer.on("GET", "cluster", lambda _: (500, {"message": "It is broken."}))
+        read_until(terminal, "Not renewed since then: It is broken.")
+        read_until(terminal, "edt-1")  # what was seen last stays
+        peer.on("GET", "cluster", machine)
+        while "Not renewed" in read_until(terminal, "edt-1"):
+            pass
+        process.send_signal(signal.SIGTERM)
+        read_until(terminal, "\x1b[?1049l")
+        assert process.wait(60) == 128 + signal.SIGTERM
+    os.close(terminal)
+
+
+def completed(edt, line, **variables):
+    told = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    return edt(**told, **variables)
+
+
+@pytest.fixture
+def offered(edt, tmp_path):
+    """What Tab offers after these words; argcomplete writes it to a descriptor of the shell, here to a file."""
+
+    def offer(line, **more):
+        told = tmp_path / "told"
+        told.write_text("")
+        completed(edt, line, _ARGCOMPLETE_STDOUT_FILENAME=str(told), **more)
+        return [word.strip() for word in told.read_text().split("\n") if word]
+
+    return offer
+
+
+def test_tab_offers_verbs_options_and_what_the_server_knows(offered, peer, view):
+    jobs = [view(id="quick-1", name="quickstart"), view(id="same-1", name="same"), view(id="same-2", name="same")]
+    peer.on("GET", "jobs", {"jobs": jobs})
+    peer.on("GET", "instance-groups", {"instance_groups": [{"name": "default"}, {"name": "night"}]})
+    assert offered("edt wh") == ["what-if"]
+    assert offered("edt get quick") == ["quickstart"]
+    assert offered("edt get ") == ["quickstart", "same-1", "same-2"]
+    assert offered("edt stop quickstart sa") == ["same-1", "same-2"]
+    assert offered("edt update quickstart --inst") == ["--instance-group"]
+    assert offered("edt update quickstart --instance-group n") == ["night"]
+    assert offered("edt group update ni") == ["night"]
+    assert offered("edt group create ni") == []
+    assert offered("edt list --state sto") == ["stopped"]
+    assert offered("edt picture quickstart spa") == ["spark"]
+    assert offered("edt logs quickstart --stream wo") == ["worker"]
+
+
+def test_tab_without_a_server_offers_no_jobs_and_says_nothing(offered):
+    assert offered("edt get quick", EDT_URL="http://127.0.0.1:1/") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_of_each_shell(edt, shell):
+    done = edt("completion", shell, server=False)
+    assert done.returncode == 0, done.stderr
+    assert "edt" in done.stdout
+    assert "_ARGCOMPLETE" in done.stdout
 
 
 def test_update_delete_and_the_readers(edt, peer, view, tmp_path):
@@ -368,7 +530,7 @@ def test_every_verb_of_the_design_is_there():
         "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
         "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
-        "validate", "validation", "clone", "interpreters",
+        "validate", "validation", "clone", "interpreters", "top", "completion",
     }  # fmt: skip
 
 
