@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab types front-end screenshots test test-long test-all labs check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
+.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all labs check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -19,7 +19,7 @@ REFERENCE := edt_sdk edt_sdk.display.readings edt_sdk.display.log_text edt_sdk.d
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 install: $(STAMP) ## .venv with the package (editable), its tools and everything the demo needs
 
@@ -27,9 +27,9 @@ demo: $(STAMP) ## two trainings share four slots, in a notebook on a real Jupyte
 	@$(BIN)/python demo/run.py
 
 # Without the front end Lab works all the same: no panel, and cards as they are on GitHub.
-lab: $(STAMP) ## JupyterLab on notebooks/, with the extension and four slots
+lab: $(STAMP) ## JupyterLab on my-notebooks/, a copy of notebooks/, with the extension and four slots (ARGS=--no-browser)
 	@$(BIN)/python hatch_build.py || echo "JupyterLab starts without it."
-	@$(BIN)/python demo/lab.py
+	@$(BIN)/python demo/lab.py $(ARGS)
 
 types: $(STAMP) ## the front end's types, from the OpenAPI description
 	@$(BIN)/python jupyter_ext/lab/make_types.py
@@ -39,6 +39,9 @@ front-end: $(STAMP) ## the JupyterLab extension, built when its sources are newe
 
 screenshots: $(STAMP) ## pictures of every page for the guides, into docs/images/screens/, some minutes; look at them
 	@EDT_SCREENSHOTS=docs/images/screens $(BIN)/python -m pytest -q tests/browser/test_screenshots.py $(ARGS)
+
+moving-picture: $(STAMP) ## the README's moving picture from a real run, docs/images/slots-moving.gif; look at it
+	@EDT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_moving_picture.py $(ARGS)
 
 # A file's tests stay in one process, which share the servers they start; the long ones (e2e) begin first, as they are listed.
 # What one process has compiled the next need not: a test starts a dozen, whatever the environment says about bytecode.

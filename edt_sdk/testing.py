@@ -49,6 +49,8 @@ class LocalServer:
         leashed: when this process ends, in whatever way, the server, its kernels and its jobs are killed, and `stop`
             kills what is left of killed servers. False lets them go on.
         python: the interpreter that runs it, of an environment with jupyter-edt (default: this interpreter).
+        port: the port that each start tries first (default: any free one). When it is taken, another one is used.
+        token: the token of its clients (default: a new one).
 
     Attributes:
         url: base URL, with a trailing slash.
@@ -65,6 +67,8 @@ class LocalServer:
         app: str = "server",
         leashed: bool = True,
         python: str | Path | None = None,
+        port: int = 0,
+        token: str = "",
     ) -> None:
         self.root = Path(root).resolve()
         self.slots = slots
@@ -73,7 +77,8 @@ class LocalServer:
         self.python = str(python or sys.executable)
         self.traits = dict(traits or {})
         self.environ = dict(environ or {})
-        self.token = secrets.token_hex(16)
+        self.token = token or secrets.token_hex(16)
+        self.port = port
         self.data_dir = self.root / "edt"
         self.log = self.root / "server.log"
         self._process: LeashedProcess | None = None
@@ -95,9 +100,9 @@ class LocalServer:
     def start(self) -> LocalServer:
         """Start the server and wait until it answers. RuntimeError with its log when it does not."""
         self.root.mkdir(parents=True, exist_ok=True)
-        for _ in range(_TRIES):
+        for attempt in range(_TRIES):
             begin = self.log.stat().st_size if self.log.exists() else 0
-            port = _free_port()
+            port = self.port if self.port and not attempt else _free_port()
             self._start(port)
             if self._answers():
                 return self
@@ -113,7 +118,7 @@ class LocalServer:
         self.url = f"{scheme}://127.0.0.1:{port}/{prefix}/" if prefix else f"{scheme}://127.0.0.1:{port}/"
         with self.log.open("ab") as log:
             self._process = LeashedProcess(
-                self._command(port), cwd=self.root, env=self._environment(), log=log, leashed=self.leashed
+                self._command(port), cwd=self._folder(), env=self._environment(), log=log, leashed=self.leashed
             )
 
     def stop(self, *, end_jobs: bool = True) -> None:
@@ -166,6 +171,10 @@ class LocalServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _folder(self) -> Path:
+        """Return the folder of notebooks, where terminals start too, as they do with `jupyter lab`."""
+        return Path(str(self.traits.get("ServerApp.root_dir", self.root)))
 
     def _command(self, port: int) -> list[str]:
         options: dict[str, object] = {

@@ -1,6 +1,6 @@
 """Print what WMLA's engine printed when it was imported: a job's folders and its backend, once per process.
 
-Outside of a job nothing is printed, because a notebook that imports the engine owns its output.
+Outside of a job nothing is printed, because a notebook that imports the engine owns its output. Nor in a quiet job.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ def announce() -> None:
             file=sys.stderr,
             flush=True,
         )
-    if job_context() is None:
+    job = job_context()
+    if job is None:
         log.info("Using pytorch backend.")
+    if job is None or job.quiet:
         return
     for variable in _FOLDERS:
         if value := os.environ.get(variable):

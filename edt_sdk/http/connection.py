@@ -24,7 +24,7 @@ from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable, from
 API = "edt/api"
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 60.0
-_START_ONE = "Is it running? Start one with: jupyter edt"
+_IS_IT_RUNNING = "Is it running?"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Params = dict[str, str | int | float | None]
@@ -33,6 +33,16 @@ Params = dict[str, str | int | float | None]
 def is_loopback(url: str) -> bool:
     """Return whether `url` names this machine by its loopback name or address."""
     return (urlsplit(url).hostname or "") in _LOOPBACK
+
+
+def how_to_start() -> str:
+    """Return the command that starts a server here, in a checkout of our source also that for JupyterLab."""
+    try:
+        here = Path.cwd()
+    except OSError:  # the working folder was removed
+        return "jupyter edt"
+    checkout = any((folder / "jupyter_ext" / "edt_jupyter").is_dir() for folder in (here, *here.parents))
+    return "make lab, or jupyter edt" if checkout else "jupyter edt"
 
 
 class TokenAuth(requests.auth.AuthBase):
@@ -108,7 +118,7 @@ class Connection:
             with self.open("POST", path, data=body, headers={"Content-Type": content_type}, timeout=300.0) as response:
                 return self._decode(response)
         except ServerUnreachable as broken:
-            if not getattr(body, "sent", 0) or broken.hint != _START_ONE:
+            if not getattr(body, "sent", 0) or not broken.hint.startswith(_IS_IT_RUNNING):
                 raise
             # A server that closes a connection in the middle of a body may have sent the reason, which is then lost.
             raise ServerUnreachable(
@@ -164,7 +174,7 @@ class Connection:
 
     def unreachable(self, cause: Exception, what: str) -> ServerUnreachable:
         """Return the error for a network problem, without the wording of the transport."""
-        hint = _START_ONE
+        hint = f"{_IS_IT_RUNNING} Start one with: {how_to_start()}"
         if isinstance(cause, requests.exceptions.SSLError):
             what, hint = "has a certificate that is not trusted here", "Set REQUESTS_CA_BUNDLE to its certificate."
         return ServerUnreachable(f"The server at {self.url} {what}.", hint=hint, url=self.url)

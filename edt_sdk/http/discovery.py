@@ -1,8 +1,9 @@
 """Find the server when no address is given.
 
 In this order: the arguments, `EDT_URL`/`EDT_TOKEN`, the server that started this kernel (`JPY_PARENT_PID`),
-JupyterHub's variables, then the only running server that answers under `/edt/api`. A given address is used or refused,
-never replaced by another. When no server is found, the error lists what was tried.
+JupyterHub's variables, the server that `make lab` runs for the checkout around the current folder, then the only
+running server that answers under `/edt/api`. A given address is used or refused, never replaced by another. When no
+server is found, the error lists what was tried.
 
 Running servers are read from Jupyter's runtime folder (`jpserver-<pid>.json`), the same files that
 `jupyter_server.serverapp.list_running_servers` reads. Importing that module takes over a second, and it deletes files.
@@ -10,6 +11,7 @@ Running servers are read from Jupyter's runtime folder (`jpserver-<pid>.json`), 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,16 +20,18 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import msgspec
 
-from edt_sdk.http.connection import Connection, is_loopback
+from edt_sdk.http.connection import Connection, how_to_start, is_loopback
 from edt_sdk.schemas.errors import EdtError, NotFound, ServerUnreachable
 
 PROBE_TIMEOUT = 5.0
 # Paths after the base_url in an address that is copied from a browser.
+# What `make lab` starts has a runtime folder of its own in the checkout.
+LAB_RUNTIME = Path(".lab", "runtime")
 _PAGES = ("edt/api", "lab", "tree", "notebooks", "doc", "edt")
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds a server's description of itself at `/edt/api`."""
+    """Holds a server's description of itself at `/edt/api`. `slots` is 0 where an earlier version leaves it out."""
 
     name: str
     version: str
@@ -35,6 +39,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     user: str
     instance_groups: tuple[str, ...] = ()
+    slots: int = 0
 
 
 class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,12 +107,15 @@ def probe(server: Server) -> ServerInfo:
         connection.close()
 
 
-def running_servers() -> list[RunningServer]:
-    """Return the Jupyter Servers of this user on this machine, newest first. Files of dead servers are kept."""
+def running_servers(folder: Path | None = None) -> list[RunningServer]:
+    """Return the Jupyter Servers of this user on this machine, newest first. Files of dead servers are kept.
+
+    With `folder` these are the servers with that runtime folder.
+    """
     from jupyter_core.paths import jupyter_runtime_dir
 
     found = []
-    for path in Path(jupyter_runtime_dir()).glob("jpserver-*.json"):
+    for path in (folder or Path(jupyter_runtime_dir())).glob("jpserver-*.json"):
         try:
             data, age = path.read_bytes(), path.stat().st_mtime
             server = msgspec.json.decode(data, type=RunningServer)
@@ -154,7 +162,7 @@ def _given(url: str | None, token: str | None, environ: Mapping[str, str]) -> Se
 
 
 def _own(token: str | None, environ: Mapping[str, str]) -> Iterator[Server]:
-    """Yield the servers that may have started this process, by its parent's pid or by the Hub's variables."""
+    """Yield the servers that this process may belong to, by its parent's pid, the Hub's variables or its folder."""
     hub_prefix = environ.get("JUPYTERHUB_SERVICE_PREFIX", "")
     hub_token = environ.get("JUPYTERHUB_API_TOKEN", "")
     token = token or environ.get("EDT_TOKEN")
@@ -171,6 +179,20 @@ def _own(token: str | None, environ: Mapping[str, str]) -> Iterator[Server]:
         host = "127.0.0.1" if host in ("", "0.0.0.0", "::") else host
         url = urlunsplit((service.scheme or "http", f"{host}:{service.port or 8888}", hub_prefix, "", ""))
         yield Server(url, token or hub_token, "JupyterHub's variables", is_loopback(url))
+    for server in running_servers(lab) if (lab := _lab_runtime()) else []:
+        yield Server(server.url, token or server.token, "the JupyterLab of this checkout", True)
+
+
+def _lab_runtime() -> Path | None:
+    """Return the runtime folder of the `make lab` whose checkout contains the current folder, None without one."""
+    with contextlib.suppress(FileNotFoundError):  # the current folder itself may be gone
+        here = Path.cwd()
+        for outer in (here, *here.parents):
+            # Above may be another user's folder, and a server there must not get this user's token and code.
+            with contextlib.suppress(OSError):
+                if (outer / LAB_RUNTIME).stat().st_uid == os.geteuid():
+                    return outer / LAB_RUNTIME
+    return None
 
 
 def _only_running(token: str | None, tried: list[str]) -> tuple[Server, ServerInfo]:
@@ -194,7 +216,7 @@ def _only_running(token: str | None, tried: list[str]) -> tuple[Server, ServerIn
     looked = "; ".join(dict.fromkeys(tried)) or "no Jupyter Server of yours runs on this machine"
     raise ServerUnreachable(
         f"No jupyter-edt server found ({looked}).",
-        hint="Start one with: jupyter edt — or name one with EDT_URL and EDT_TOKEN.",
+        hint=f"Start one with: {how_to_start()} — or name one with EDT_URL and EDT_TOKEN.",
     )
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -149,6 +150,7 @@ def runtime_dir(tmp_path, monkeypatch):
     folder = tmp_path / "jupyter-runtime"
     folder.mkdir()
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder))
+    monkeypatch.setattr("edt_sdk.http.discovery.LAB_RUNTIME", Path("no-lab-of-this-checkout"))
     return folder
 
 

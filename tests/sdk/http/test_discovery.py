@@ -1,5 +1,6 @@
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +97,34 @@ def test_two_that_answer_are_not_guessed_between(peer, runtime_dir):
     assert "EDT_URL" in refused.value.hint
 
 
+def test_the_lab_of_the_checkout_comes_before_other_servers(peer, runtime_dir, tmp_path, monkeypatch):
+    runtime = tmp_path / "checkout" / ".lab" / "runtime"
+    inside = tmp_path / "checkout" / "edt_sdk" / "http"
+    runtime.mkdir(parents=True)
+    inside.mkdir(parents=True)
+    monkeypatch.chdir(inside)
+    monkeypatch.setattr("edt_sdk.http.discovery.LAB_RUNTIME", Path(".lab", "runtime"))
+    announce(runtime_dir, peer, name="a")
+    announce(runtime, peer, name="dead", pid=dead_pid(), url="http://127.0.0.1:1/")
+    assert connect(environ={})[0].found == f"the running server with pid {os.getpid()}"
+    announce(runtime, peer, name="b", url=peer.url.replace("127.0.0.1", "localhost"))
+    server, _ = connect(environ={})
+    assert (server.found, server.token) == ("the JupyterLab of this checkout", "secret")
+    assert "localhost" in server.url
+    # A folder of another user is none of ours.
+    monkeypatch.setattr(os, "geteuid", lambda: runtime.stat().st_uid + 1)
+    assert connect(environ={})[0].url == peer.url
+
+
+def test_a_folder_that_is_gone_is_no_reason_to_fail(peer, runtime_dir, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    announce(runtime_dir, peer)
+    assert connect(environ={})[0].url == peer.url
+
+
 def test_the_error_says_what_was_looked_at_and_how_to_start_one(peer, runtime_dir):
     with pytest.raises(ServerUnreachable, match=r"no Jupyter Server of yours.*jupyter edt"):
         connect(environ={})
@@ -106,6 +135,18 @@ def test_the_error_says_what_was_looked_at_and_how_to_start_one(peer, runtime_di
     assert "runs without jupyter-edt" in refused.value.message
     assert "does not accept this token" in refused.value.message
     assert "jupyter edt" in refused.value.hint
+
+
+def test_make_lab_is_named_in_a_checkout(runtime_dir, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ServerUnreachable) as refused:
+        connect(environ={})
+    assert "make lab" not in refused.value.hint
+    (tmp_path / "jupyter_ext" / "edt_jupyter").mkdir(parents=True)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    with pytest.raises(ServerUnreachable, match=r"Start one with: make lab, or jupyter edt"):
+        connect(environ={})
 
 
 def test_a_named_server_is_never_replaced_by_another(peer, runtime_dir):
