@@ -3,7 +3,7 @@
 import { useState } from 'react';
 import type { ReactElement } from 'react';
 
-import { LABELS, offered } from '../actions/offered';
+import { LABELS, type Outputs, offered } from '../actions/offered';
 import type { Part } from '../api';
 import { CommandIDs } from '../commands';
 import { useEdt } from '../page/surroundings';
@@ -14,8 +14,8 @@ import { PARTS, download } from './download';
 /** Has its own place on the page, or is this page. */
 const ELSEWHERE: readonly string[] = [CommandIDs.openJob, CommandIDs.update, CommandIDs.download];
 
-/** The buttons that fit the job's state. `onFailed` gets what was thrown, null when there is nothing any more. */
-export function Actions(props: { job: IJobView; onFailed: (error: unknown) => void }): ReactElement {
+/** The buttons that fit the job's state; `outputs` is null until they are known. `onFailed` gets what was thrown, null when there is nothing any more. */
+export function Actions(props: { job: IJobView; outputs: Outputs | null; onFailed: (error: unknown) => void }): ReactElement {
   const { job } = props;
   const { api, commands } = useEdt();
   const [busy, setBusy] = useState('');
@@ -44,7 +44,7 @@ export function Actions(props: { job: IJobView; onFailed: (error: unknown) => vo
       {label}
     </button>
   );
-  const possible = offered(job, true).filter(command => !ELSEWHERE.includes(command) && commands.hasCommand(command));
+  const possible = offered(job, true, props.outputs).filter(command => !ELSEWHERE.includes(command) && commands.hasCommand(command));
   return (
     <div className="jp-edt-toolbar jp-edt-actions" role="toolbar" aria-label="Actions">
       {possible.map(command => button(LABELS[command] ?? command, command, { id: job.id }))}

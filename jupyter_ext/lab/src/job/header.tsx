@@ -5,11 +5,12 @@ import type { ReactElement } from 'react';
 
 import { Facts } from '../page/facts';
 import { Progress, State } from '../state';
-import { ELASTIC, isFinal } from '../views';
+import { ELASTIC, hasFailed, isFinal } from '../views';
 import type { IJobView } from '../views';
 import { clock, progressWords, slotsWords, span, timeWords } from '../words';
 
 import { Pace } from './pace';
+import { Trouble } from './trouble';
 
 /** `taken`: when this was so; `now`: both in seconds since the epoch. */
 export function Header(props: { job: IJobView; taken: number; now: number }): ReactElement {
@@ -19,7 +20,7 @@ export function Header(props: { job: IJobView; taken: number; now: number }): Re
   const ends = pace.ends(job);
   const progress = progressWords(job);
   const since = span(now - job.state_since);
-  const failed = job.state === 'FAILED' || job.state === 'ERROR';
+  const failed = hasFailed(job.state);
   return (
     <header className="jp-edt-job-header">
       <div className="jp-edt-job-title">
@@ -30,6 +31,7 @@ export function Header(props: { job: IJobView; taken: number; now: number }): Re
           as of {clock(props.taken, now)}
         </span>
       </div>
+      {failed && job.message !== '' && <Trouble job={job} />}
       {progress !== '' && (
         <div className="jp-edt-progress-row">
           <Progress view={job} />
@@ -38,14 +40,20 @@ export function Header(props: { job: IJobView; taken: number; now: number }): Re
       )}
       <Facts of={facts(job, now, ends)} />
       {job.reason !== null && job.reason.text !== '' && !isFinal(job.state) && (
-        <p className="jp-edt-reason">
+        <div className="jp-edt-reason">
           <span aria-hidden="true">ℹ︎ </span>
           {job.reason.text}
-        </p>
+          {job.reason.details ? (
+            <details>
+              <summary>How this is computed</summary>
+              <div>{job.reason.details}</div>
+            </details>
+          ) : null}
+        </div>
       )}
-      {job.message !== '' && (
-        <p className={`jp-edt-message${failed ? ' jp-mod-wrong' : ''}`}>
-          <span aria-hidden="true">{failed ? '✘︎ ' : 'ℹ︎ '}</span>
+      {!failed && job.message !== '' && (
+        <p className="jp-edt-message">
+          <span aria-hidden="true">ℹ︎ </span>
           {job.message}
         </p>
       )}

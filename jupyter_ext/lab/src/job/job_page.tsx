@@ -5,15 +5,17 @@ import type { ReactElement } from 'react';
 
 import type { ISignal } from '@lumino/signaling';
 
+import { type Outputs, outputsOf } from '../actions/offered';
 import { useEdt } from '../page/surroundings';
 import { useJob, useNow } from '../page/job_hook';
 import { usePolled } from '../page/polled';
+import { useShown } from '../page/shown';
 import { Failure, Loading } from '../page/standing';
 import { type Tab, Tabs } from '../page/tabs';
 import { LogIn } from '../login';
 import { clock } from '../words';
 import { ApiError } from '../api';
-import { isFinal } from '../views';
+import { hasFailed, isFinal } from '../views';
 import type { IWorker } from '../views';
 
 import { Actions } from './actions';
@@ -64,6 +66,12 @@ export function JobPage(props: {
     ended || known?.gone === true ? null : WORKERS
   );
 
+  const outputs = usePolled<Outputs | null>(
+    `outputs ${id} ${ended}`,
+    async () => (ended ? outputsOf((await api.checkpoints(id)).checkpoints) : null),
+    null
+  ).value;
+
   const show = (next: Shows): void => {
     setShows(next);
     props.onShows(next);
@@ -79,6 +87,13 @@ export function JobPage(props: {
       asked.disconnect(onAsked);
     };
   }, [asked, id]);
+
+  const shown = useShown();
+  useEffect(() => {
+    if (shown) {
+      jobs.looked.emit(id);
+    }
+  }, [jobs, shown, id, ended]);
 
   const name = job?.name;
   useEffect(() => {
@@ -102,6 +117,7 @@ export function JobPage(props: {
     );
   }
   const changed = (view: typeof job): void => jobs.put(view);
+  const measured = !ended || job.progress !== null;
   const validates = Boolean(job.validates);
   const validation: Tab = {
     key: 'validation',
@@ -122,17 +138,17 @@ export function JobPage(props: {
         </div>
       )}
       <Header job={job} taken={known.taken} now={now} />
-      <Actions job={job} onFailed={setFailed} />
+      <Actions job={job} outputs={outputs} onFailed={setFailed} />
       {failed !== null && <Failure error={failed} />}
       {!ended && <Controls job={job} groups={info.value?.instance_groups ?? []} onChanged={changed} />}
       <Notes job={job} onChanged={changed} />
       <Tabs
         label={`Views of ${job.name}`}
-        chosen={shows.tab || (validates ? 'validation' : 'metrics')}
+        chosen={shows.tab || (hasFailed(job.state) ? 'logs' : validates ? 'validation' : 'metrics')}
         onChoose={tab => show({ ...shows, tab })}
         tabs={[
           ...(validates ? [validation] : []),
-          { key: 'metrics', label: 'Metrics', content: () => <Metrics job={id} seconds={seconds} /> },
+          { key: 'metrics', label: 'Metrics', content: () => <Metrics job={id} seconds={seconds} measured={measured} /> },
           {
             key: 'allocation',
             label: 'Allocation',

@@ -22,12 +22,19 @@ const AXES = [
   ['time', 'time']
 ] as const;
 
-/** `seconds`: between two answers of the server, null for a job that has ended. */
-export function Metrics(props: { job: string; seconds: number | null }): ReactElement {
+/** `seconds`: between two answers of the server, null for a job that has ended; `measured`: there are figures, or there will be. */
+export function Metrics(props: { job: string; seconds: number | null; measured: boolean }): ReactElement {
   const [axis, setAxis] = useState<string>('samples');
   const [smooth, setSmooth] = useState(0);
   const [log, setLog] = useState(false);
   const [stretch, setStretch] = useState<Stretch | null>(null);
+  if (!props.measured) {
+    return (
+      <Empty>
+        <p>This job ended before its first update, so there is nothing to draw. The logs show why it ended.</p>
+      </Empty>
+    );
+  }
   return (
     <>
       <div className="jp-edt-toolbar">

@@ -9,6 +9,7 @@ import { Signal } from '@lumino/signaling';
 import { allowed, choose, meant } from '../actions/choose';
 import { LABELS } from '../actions/offered';
 import { CATEGORY, CommandIDs, type IJobArgs } from '../commands';
+import { LOOKS } from '../looks';
 import { jobIcon } from '../page/icons';
 import { Opener } from '../page/opener';
 import type { Page } from '../page/page';
@@ -106,7 +107,7 @@ export const job: JupyterFrontEndPlugin<void> = {
 /** The id of one of my jobs that a person picks, null when they pick none. */
 async function ask(edt: IEdt): Promise<string | null> {
   const { jobs } = await edt.api.jobs({ limit: 200 });
-  const items = jobs.map(each => `${each.name} · ${each.state} · ${each.id}`);
+  const items = jobs.map(each => `${each.name} · ${LOOKS[each.state].word} · ${each.id}`);
   if (items.length === 0) {
     await InputDialog.getItem({
       title: 'There is no job yet',

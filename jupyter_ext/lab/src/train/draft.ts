@@ -23,6 +23,7 @@ export interface Draft {
   args: string;
   mode: string;
   seed: string;
+  log: string;
   warm_start: string;
   framework: string;
   notes: string;
@@ -50,6 +51,7 @@ export const EMPTY: Draft = {
   args: '',
   mode: 'exact',
   seed: '0',
+  log: 'quiet',
   warm_start: '',
   framework: 'edtPyTorch',
   notes: '',
@@ -92,7 +94,7 @@ export function tagsOf(text: string): string[] {
 /** The request, or what must be mended first. What is empty or as usual is left to the server. */
 export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
   const wrong: Wrong = {};
-  const spec: Record<string, unknown> = { mode: draft.mode, framework: draft.framework };
+  const spec: Record<string, unknown> = { mode: draft.mode, log: draft.log, framework: draft.framework };
   if (!ofJob(draft) && draft.source.trim() === '') {
     wrong.source = 'Say what to train: a folder, a script or a notebook.';
   }
@@ -144,6 +146,7 @@ interface Like {
   instance_group: string;
   mode: string;
   seed: number;
+  log: string;
   framework: string;
   warm_start: string;
   dataset?: string;
@@ -168,6 +171,7 @@ export function cloneOf(job: Like): Draft {
     args: line(job.args),
     mode: job.mode,
     seed: String(job.seed),
+    log: job.log,
     warm_start: job.warm_start,
     framework: job.framework,
     notes: job.notes ?? '',

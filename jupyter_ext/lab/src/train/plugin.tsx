@@ -1,17 +1,19 @@
 /**
  * `edt:train` opens the train form, `edt:submit-notebook` opens it for the notebook in front, `edt:clone` with what a job
- * was made of. Every start of its own (nothing, a notebook, a job) is a form of its own, kept over a reload.
+ * was made of, `edt:mend` beside the line at which it failed; `edt:try-example` submits the bundled one. Every start of its own (nothing, a notebook, a job) is a form of its own, kept over a reload.
  */
 
 import { ILayoutRestorer } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette } from '@jupyterlab/apputils';
+import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import { PathExt } from '@jupyterlab/coreutils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
 
 import { allowed, meant } from '../actions/choose';
+import { sentenceOf } from '../api';
 import { CATEGORY, CommandIDs } from '../commands';
 import { trainIcon } from '../page/icons';
 import { Opener } from '../page/opener';
@@ -20,6 +22,8 @@ import type { IJobView } from '../views';
 
 import { EMPTY, cloneOf } from './draft';
 import type { Draft } from './draft';
+import { FOLDER, submitExample } from './example';
+import { openAt, placeOf } from './mend';
 import { keepSource, sourceOf } from './sources_kept';
 import { TrainPage } from './train_page';
 
@@ -50,6 +54,7 @@ export const train: JupyterFrontEndPlugin<void> = {
     settings: ISettingRegistry | null
   ): void => {
     const { commands } = app;
+    const { contents } = app.serviceManager;
     const { baseUrl } = edt.api.transport;
     const notebookPath = (): string => notebooks?.currentWidget?.context.path ?? '';
     const kernelName = (): string => notebooks?.currentWidget?.sessionContext.session?.kernel?.name ?? '';
@@ -68,7 +73,7 @@ export const train: JupyterFrontEndPlugin<void> = {
             draft={{ ...EMPTY, ...args.draft }}
             note={args.note}
             notebook={notebookPath()}
-            contents={app.serviceManager.contents}
+            contents={contents}
             onDraft={draft => keep({ draft: { ...draft } })}
             onSubmitted={(job, draft) => {
               keepSource(baseUrl, job.id, draft);
@@ -132,8 +137,51 @@ export const train: JupyterFrontEndPlugin<void> = {
         return open(`clone-${id}`, { ...cloneOf(job), source, tag });
       }
     });
+    /** The folders of the open documents, the one in front first, and the top folder. */
+    const folders = (): string[] => {
+      const open = [app.shell.currentWidget, ...app.shell.widgets('main')];
+      const paths = open.map(widget => (widget as { context?: { path?: string } } | null)?.context?.path);
+      return [...paths.filter(path => path !== undefined).map(path => PathExt.dirname(path)), ''];
+    };
+    commands.addCommand(CommandIDs.mend, {
+      label: 'Mend and Run Again',
+      caption: 'Open the line that failed, and the form with the same settings',
+      isVisible: args => args['short'] !== true || allowed(app, edt, CommandIDs.mend),
+      icon: trainIcon,
+      execute: async args => {
+        const job = await edt.api.job(meant(app, args));
+        const kept = sourceOf(baseUrl, job.id);
+        const place = await placeOf(job, kept?.source ?? '', folders(), contents);
+        if (place === null) {
+          const note = `The folder that ${job.name} was submitted from is not among the open ones. Submit its code as it is, or choose “from the file browser” under Code.`;
+          return open(`clone-${job.id}`, cloneOf(job), note);
+        }
+        const { source, path, line } = place;
+        const where = line > 0 ? `${path}, line ${line}` : path;
+        const draft = { ...cloneOf(job), code: 'files', source, main: kept?.main ?? job.main, tag: kept?.tag ?? '' };
+        open(`clone-${job.id}`, draft, `Mend ${where}, save it, and submit: the settings are those of ${job.name}.`);
+        return openAt(app, place);
+      }
+    });
+    commands.addCommand(CommandIDs.tryExample, {
+      label: 'Try the Example',
+      caption: 'Train a small network on digits, without any code of mine',
+      icon: trainIcon,
+      execute: async () => {
+        try {
+          const job = await submitExample(edt, contents);
+          edt.jobs.put(job);
+          keepSource(baseUrl, job.id, { source: FOLDER, main: job.main, tag: '' });
+          await commands.execute(CommandIDs.openJob, { id: job.id, name: job.name });
+        } catch (error) {
+          Notification.error(sentenceOf(error), { autoClose: 10_000 });
+        }
+      }
+    });
     notebooks?.currentChanged.connect(() => commands.notifyCommandChanged(CommandIDs.submitNotebook));
-    palette?.addItem({ command: CommandIDs.train, category: CATEGORY });
+    for (const command of [CommandIDs.train, CommandIDs.tryExample]) {
+      palette?.addItem({ command, category: CATEGORY });
+    }
     palette?.addItem({ command: CommandIDs.submitNotebook, category: CATEGORY });
     launcher?.add({ command: CommandIDs.train, category: CATEGORY, rank: 1 });
     // The button in the notebooks' toolbar is in the plugin's schema, which counts once it is loaded.

@@ -224,7 +224,7 @@ export function TrainPage(props: {
           <Field label="Priority" hint="Twice as much is twice the share of the slots." error={shown.priority}>
             {input => text('priority', input, { type: 'number', min: 0, step: 500 })}
           </Field>
-          <details className="jp-edt-more" open={shown.seed !== undefined || shown.python !== undefined || shown.min_workers !== undefined || undefined}>
+          <details className="jp-edt-more" open={(['seed', 'python', 'min_workers', 'framework'] as const).some(name => shown[name] !== undefined) || undefined}>
             <summary>More</summary>
             <div className="jp-edt-fields">
               <Field label="Name" hint="What people call the job." error={shown.name}>
@@ -261,6 +261,18 @@ export function TrainPage(props: {
               </Field>
               <Field label="Seed" hint="Of sample order, dropout and augmentation." error={shown.seed}>
                 {input => text('seed', input, { type: 'number', min: 0 })}
+              </Field>
+              <Field label="Log" hint="Of the training; what the script prints is always in it." error={shown.log}>
+                {input =>
+                  choice(
+                    'log',
+                    input,
+                    <>
+                    <option value="quiet">a line for each epoch</option>
+                    <option value="batches">lines for every batch</option>
+                    </>
+                  )
+                }
               </Field>
               <Field label="Minimum workers" hint="Slots without which it does not run." error={shown.min_workers}>
                 {input => text('min_workers', input, { type: 'number', min: 1 })}

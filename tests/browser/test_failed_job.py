@@ -1,0 +1,88 @@
+"""The tab of a job that has failed: the line in the user's own code first, and the way to mend it."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.waiting import until
+
+MODEL = """\
+import json
+
+
+def read(text):
+    return json.loads(text)
+"""
+TRAIN = "from model import read\n\n\nread('no JSON')\n"
+PLAIN = {"main": "train.py", "framework": "PyTorch", "max_workers": 1, "progress": False}
+
+
+def failed(job):
+    """Return the id of a job, once it has failed."""
+    until(lambda: job.refresh().view.state.name == "FAILED", "the job has failed")
+    return job.id
+
+
+@pytest.fixture
+def broken(server):
+    """The id of a job whose own module fails in a library, submitted from a folder of the server."""
+    folder = server.root / "work" / "broken"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(MODEL)
+    (folder / "train.py").write_text(TRAIN)
+    return failed(server.client().submit(folder, **PLAIN))
+
+
+def test_it_shows_the_users_own_line_and_opens_the_file_there(screen, server, broken, write_notebook):
+    write_notebook(server, "work/notes.ipynb", "1 + 1")
+    page = screen.open("lab/tree/work/notes.ipynb")
+    expect(page.locator(".jp-Notebook:visible .jp-CodeCell")).to_be_visible()
+    screen.run("edt:open-job", id=broken)
+    head = page.locator(".jp-edt-job-header")
+    expect(head).to_be_visible()
+    line = head.get_by_label("The line in your code")
+    expect(line).to_contain_text("model.py, line 5")
+    expect(line).to_contain_text("return json.loads(text)")
+    expect(line).to_contain_text("JSONDecodeError")
+    assert "monospace" in line.evaluate("node => getComputedStyle(node).fontFamily")
+    rest = head.get_by_label("The end of the log")
+    expect(rest).to_be_hidden()
+    head.get_by_text(re.compile(r"All \d+ frames")).click()
+    expect(rest).to_contain_text("decoder.py")
+    expect(page.get_by_role("tab", name="Logs", exact=True)).to_have_attribute("aria-selected", "true")
+    actions = page.get_by_role("toolbar", name="Actions")
+    expect(actions.get_by_role("button").first).to_have_text("Mend and run again")
+    for name in ("Resume", "Validate …"):
+        expect(actions.get_by_role("button", name=name)).to_have_count(0)
+    screen.shot("job-failed")
+    page.get_by_role("tab", name="Metrics").click()
+    expect(page.get_by_text("ended before its first update")).to_be_visible()
+    expect(page.get_by_text("Speed by number of workers")).to_have_count(0)
+
+    actions.get_by_role("button", name="Mend and run again").click()
+    editor = page.locator(".jp-FileEditor:visible")
+    expect(editor).to_contain_text("return json.loads(text)")
+    expect(page.get_by_text("Ln 5, Col 1")).to_be_visible()
+    screen.shot("job-mended")
+    editor.locator(".cm-content").fill(MODEL.replace("loads(text)", "dumps(text)"))
+    page.keyboard.press("Control+s")
+    script = server.root / "work" / "broken" / "model.py"
+    until(lambda: "dumps" in script.read_text(), "the file is saved", sleep=lambda s: page.wait_for_timeout(1000 * s))
+    page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="Train").click()
+    form = page.locator("form[aria-label=Train]")
+    expect(form.get_by_label("What to train")).to_have_value("work/broken")
+    expect(form.get_by_label("Main file")).to_have_value("train.py")
+    expect(page.get_by_text("Mend work/broken/model.py, line 5")).to_be_visible()
+    form.get_by_role("button", name="Submit").click()
+    expect(page.locator(".jp-edt-job-header:visible")).to_contain_text("finished")
+
+
+def test_a_job_from_elsewhere_is_cloned(screen, server, tmp_path):
+    (tmp_path / "train.py").write_text("raise ValueError('elsewhere')\n")
+    job = failed(server.client().submit(tmp_path, name="elsewhere", **PLAIN))
+    page = screen.open("lab?reset")
+    screen.run("edt:open-job", id=job)
+    page.get_by_role("button", name="Mend and run again").click()
+    expect(page.get_by_text("is not among the open ones")).to_be_visible()
+    expect(page.locator("form[aria-label=Train]").get_by_label("Code")).to_have_value("job")
