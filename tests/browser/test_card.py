@@ -50,10 +50,12 @@ def test_a_card_made_by_a_kernel_is_current_after_the_kernel_is_gone(screen, ser
     screen.save()
     assert shut_down_kernels(server) == 1
     submit.finish()
-    job.wait(60)
+    job.wait(300)
     page.reload()
     expect(card).to_contain_text("finished")
     expect(card).to_contain_text("update 200 of 200")
+    expect(card).to_contain_text(re.compile(r"ended \d\d:\d\d:\d\d"))
+    expect(card).not_to_contain_text("live")
     expect(page.locator("body")).not_to_contain_text("model not found")
     expect(card.get_by_role("button", name="Download")).to_be_visible()
     screen.shot("card-finished")
@@ -112,7 +114,7 @@ def test_of_a_deleted_job_it_says_so_and_shows_how_it_was(screen, server, idle, 
     write_notebook(server, "deleted.ipynb", "job", bundles=[bundle_of(job)])
     job.stop()
     with pytest.raises(JobFailed):
-        job.wait(60)
+        job.wait(300)
     job.delete()
     page = screen.open("lab/tree/deleted.ipynb")
     card = page.locator(".jp-edt-card-deleted")

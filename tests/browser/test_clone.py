@@ -31,7 +31,7 @@ def test_a_job_is_cloned_from_what_it_came_in_with_or_from_files(screen: Screen,
     form.get_by_label("Code").select_option("files")
     expect(form.get_by_label("What to train")).to_have_value("")
     (server.root / "other").mkdir()
-    (server.root / "other" / "elsewhere.py").write_text("print(1)\n")
+    (server.root / "other" / "elsewhere.py").write_text("# FabricModel\nprint(1)\n")
     form.get_by_label("What to train").fill("other")
     form.get_by_label("Main file").fill("elsewhere.py")
     expect(preview).to_contain_text("elsewhere.py")

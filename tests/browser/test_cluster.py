@@ -106,7 +106,7 @@ def test_instance_groups(screen: Screen, server):
 
 def test_pages_in_notebook_7(screen: Screen, server, idle, write_notebook):
     job = idle("seven")
-    write_notebook(server, "seven.ipynb", "1")
+    write_notebook(server, "seven.ipynb", "# FabricModel\n1")
     page = screen.open("tree")
     screen.run("edt:open-job", id=job.id)
     head = page.locator(".jp-edt-job-header")

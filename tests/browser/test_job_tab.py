@@ -8,6 +8,7 @@ from tests.browser.patience import until
 from tests.browser.screen import Screen
 
 LOUD = """\
+# FabricModel
 import sys
 for n in range(100_000):
     print(f"line {n} of many")
@@ -123,7 +124,7 @@ def test_deleted_elsewhere_and_never_there(screen, server, submit):
     job = submit("goes")
     page = go(screen, job.id)
     submit.finish()
-    job.wait(60)
+    job.wait(300)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
     page.get_by_role("button", name="Delete …").click()
     expect(page.locator(".jp-Dialog")).to_contain_text("cannot be brought back")
@@ -165,11 +166,31 @@ def test_the_server_is_gone_and_comes_back(screen, start_server, lasting_trainer
     expect(page.locator(".jp-edt-stale")).to_have_count(0)
 
 
+def test_how_a_reason_is_computed_is_folded(screen, server, idle):
+    for n in range(4):
+        idle(f"holds-{n}")
+    job = idle("waits")
+    page = screen.open("lab?reset")
+
+    def with_details(route):
+        answer = route.fetch()
+        view = answer.json()
+        route.fulfill(response=answer, json={**view, "reason": {**view["reason"], "details": "5000 ÷ 1 = 5000"}})
+
+    page.route(f"**/edt/api/jobs/{job.id}?*", with_details)
+    screen.run("edt:open-job", id=job.id)
+    reason = page.locator(".jp-edt-reason")
+    expect(reason).to_contain_text("slot")
+    expect(reason.get_by_text("5000 ÷ 1 = 5000")).to_be_hidden()
+    reason.get_by_text("How this is computed").click()
+    expect(reason.get_by_text("5000 ÷ 1 = 5000")).to_be_visible()
+
+
 def test_tags_and_notes_are_written_after_the_end_and_find_the_job(screen, server, submit):
     job, other = submit("kept"), submit("other")
     page = go(screen, job.id)
     submit.finish()
-    job.wait(60)
+    job.wait(300)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
     page.get_by_text("Tags and notes", exact=True).click()
     form = page.get_by_label("Tags and notes")

@@ -25,7 +25,9 @@ def lasting(server, lasting_trainer, tmp_path_factory):
     assert slower != lasting_trainer
     (folder / "train.py").write_text(slower)
     enough = folder / "enough"
-    job = server.client().submit(folder, main="train.py", name="lasting", max_workers=4, args=[str(enough)])
+    job = server.client().submit(
+        folder, main="train.py", name="lasting", max_workers=4, args=[str(enough)], log="batches"
+    )
     yield job
     enough.touch()
     with suppress(Conflict):  # just ended
@@ -214,7 +216,7 @@ def test_a_page_that_cannot_reach_the_server_talks_through_the_kernel(screen, se
     shown = monitor(screen)
     expect(shown).to_contain_text(re.compile(r"update \d+ of 200"))
     tab(screen, "Logs")
-    expect(shown.get_by_role("list", name="Log")).to_contain_text("worker 0")
+    expect(shown.get_by_role("list", name="Log")).to_contain_text("Epoch ")
     screen.shot("monitor-through-kernel")
     shown.get_by_label("Download").select_option("Log")
     expect(shown).to_contain_text("Saved ")
@@ -227,5 +229,5 @@ def test_a_page_that_cannot_reach_the_server_talks_through_the_kernel(screen, se
     expect(dialog).to_contain_text("slots become free")
     screen.shot("monitor-through-kernel-dialog")
     dialog.get_by_role("button", name="Stop").click()
-    expect(output(screen)).to_contain_text("KILLED")
+    expect(output(screen)).to_contain_text("STOPPED")
     assert job.refresh().view.state == "KILLED"

@@ -152,7 +152,7 @@ def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, ru
     page.wait_for_timeout(1500)
     shoot("job-allocation")
     page.get_by_role("tab", name="Logs", exact=True).click()
-    expect(page.locator(".jp-edt-log")).to_contain_text("worker 0")
+    expect(page.locator(".jp-edt-log")).to_contain_text("Epoch ")
     page.set_viewport_size({"width": SIZE[0], "height": 1120})
     shoot("job-logs")
     for name, part, height in (
@@ -246,7 +246,7 @@ def test_07_the_monitor(screen: Screen, server, home, shoot, running):
     cell = page.locator(".jp-CodeCell").first
     for name, part in (
         ("Allocation", shown.locator("[data-picture$='/pictures/allocation'] svg")),
-        ("Logs", shown.get_by_role("list", name="Log").get_by_text("worker 0").last),
+        ("Logs", shown.get_by_role("list", name="Log").get_by_text("Epoch ").last),
         ("Checkpoints", shown.get_by_text("Resume from here").first),
     ):
         shown.get_by_role("tab", name=name).click()

@@ -78,7 +78,7 @@ def test_from_the_form_to_the_model(screen: Screen, server, project, trainer, su
     expect(lines).to_contain_text(re.compile(r"[1-9]\S* newest lines"))
     seen = lines.inner_text()
     expect(lines).not_to_have_text(seen)
-    expect(page.locator(".jp-edt-log")).to_contain_text("worker 0")
+    expect(page.locator(".jp-edt-log")).to_contain_text("Epoch ")
 
     stop.touch()
     submit.finish()
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_said_at_its_field(screen: Screen, server, project):
 
 
 def test_a_notebook_is_trained_from_its_toolbar(screen: Screen, server, write_notebook):
-    write_notebook(server, "mine.ipynb", "print('from the notebook')", "print('and this')")
+    write_notebook(server, "mine.ipynb", "print('from the notebook')  # FabricModel", "print('and this')")
     page = screen.open("lab/tree/mine.ipynb?reset")
     page.locator(".jp-NotebookPanel-toolbar").get_by_text("Train", exact=True).click()
     expect(form(page).get_by_label("What to train")).to_have_value("mine.ipynb")
@@ -130,6 +130,8 @@ def test_a_notebook_is_trained_from_its_toolbar(screen: Screen, server, write_no
     screen.shot("train-notebook")
     page.get_by_text("More", exact=True).click()
     form(page).get_by_label("Framework").select_option("PyTorch")
+    form(page).get_by_label("Log", exact=True).select_option("batches")
+    screen.shot("train-notebook-more")
     form(page).get_by_label("Maximum workers").fill("1")
     page.get_by_role("button", name="Submit").click()
     expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
@@ -139,6 +141,7 @@ def test_a_notebook_is_trained_from_its_toolbar(screen: Screen, server, write_no
     expect(form(page).get_by_label("Code")).to_have_value("job")
     expect(form(page).get_by_label("Main file")).to_have_value("main.py")
     expect(form(page).get_by_label("Maximum workers")).to_have_value("1")
+    expect(form(page).get_by_label("Log", exact=True)).to_have_value("batches")
     form(page).get_by_label("Code").select_option("files")
     expect(form(page).get_by_label("What to train")).to_have_value("mine.ipynb")
 

@@ -14,7 +14,7 @@ from tests.browser.screen import Screen
 
 def test_a_notebook_trains_in_the_python_of_its_kernel(screen: Screen, server, write_notebook):
     asked: list[dict[str, Any]] = []
-    write_notebook(server, "mine.ipynb", "print(1)")
+    write_notebook(server, "mine.ipynb", "print(1)  # FabricModel")
     page = screen.open("lab/tree/mine.ipynb")
     # Its kernel is there, so that it is known which it is.
     screen.run_cell()

@@ -4,7 +4,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
  * Names of the commands, and what they are given. Each is added by the folder of the thing it opens or does.
  *
  * `src/panel/` openPanel; `src/actions/` stop, suspend, resume, update, download, delete, copyPython; `src/job/` openJob,
- * validate; `src/compare/` compare; `src/cluster/` openCluster; `src/catalogue/` openCatalogue; `src/train/` train, submitNotebook, clone.
+ * validate; `src/compare/` compare; `src/cluster/` openCluster; `src/catalogue/` openCatalogue; `src/train/` train, submitNotebook, clone, mend, tryExample.
  */
 export const CommandIDs = {
   openPanel: 'edt:open-panel',
@@ -18,6 +18,8 @@ export const CommandIDs = {
   resume: 'edt:resume',
   update: 'edt:update',
   clone: 'edt:clone',
+  mend: 'edt:mend',
+  tryExample: 'edt:try-example',
   download: 'edt:download',
   delete: 'edt:delete',
   compare: 'edt:compare',

@@ -4,6 +4,7 @@ import { ServerConnection } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { Api } from './api';
+import { closeOnceConnected } from './connection_dialog';
 import { Jobs } from './jobs';
 import { IEdt } from './tokens';
 import { warnWhereTooOld } from './too_old';
@@ -25,6 +26,7 @@ export const edt: JupyterFrontEndPlugin<IEdt> = {
       send: (url, init) => ServerConnection.makeRequest(url, init, settings)
     });
     const jobs = new Jobs(api, app.serviceManager.events);
+    closeOnceConnected(jobs);
     void registry?.load(PLUGIN).then(settings => {
       const apply = (): void => {
         jobs.pollSeconds = settings.get('pollSeconds').composite as number;

@@ -23,6 +23,8 @@ export type Scope = 'mine' | 'all';
 const FEW = 8;
 const GATHER_MS = 150;
 const NEWS_MS = 1000;
+/** The longest pause between two looks at a server that does not answer: a restarted one is seen within ten seconds. */
+const AWAY_MS = 8000;
 
 export class Jobs implements IDisposable {
   private readonly known = new Map<string, IKnown>();
@@ -44,6 +46,8 @@ export class Jobs implements IDisposable {
   private readonly again: Throttler<void>;
   private readonly changes = new Signal<this, string | null>(this);
   private readonly ends = new Signal<this, IJobView>(this);
+  /** Emitted with the id of a job whose own page comes into view, or shows its end. */
+  readonly looked = new Signal<this, string>(this);
 
   constructor(
     readonly api: Api,
@@ -53,7 +57,7 @@ export class Jobs implements IDisposable {
     this.poll = new Poll({
       auto: true,
       name: 'jupyter-edt:jobs',
-      frequency: { interval: 3000, backoff: 2, max: 30_000 },
+      frequency: { interval: 3000, backoff: 2, max: AWAY_MS },
       standby: 'when-hidden',
       factory: () => this.look()
     });
@@ -90,7 +94,8 @@ export class Jobs implements IDisposable {
 
   /** Look this often while the page is visible (seconds). */
   set pollSeconds(seconds: number) {
-    this.poll.frequency = { ...this.poll.frequency, interval: 1000 * seconds };
+    const interval = 1000 * seconds;
+    this.poll.frequency = { backoff: 2, interval, max: Math.max(interval, AWAY_MS) };
   }
 
   get(id: string): IKnown | undefined {

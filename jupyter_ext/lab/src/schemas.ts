@@ -198,8 +198,10 @@ export interface IGroupState {
   slots: number;
   /** Jobs in it, and in the groups that it holds, that have not ended. */
   jobs: number;
-  /** Ids of those that hold less than they asked for. */
+  /** Ids of those without a slot that ask for one. */
   waiting: string[];
+  /** Ids of those that have slots, and asked for more. */
+  wanting: string[];
   held: number;
   entitled: number;
   /** Slots that are its own, of those that there are now. */
@@ -222,6 +224,8 @@ export interface IInfo {
   /** Who the server takes the caller for. */
   user: string;
   instance_groups: string[];
+  /** How many slots exist now. */
+  slots: number;
 }
 
 /** One queue, or an inner node of the tree that holds other groups and no jobs. */
@@ -380,6 +384,8 @@ export interface IJobView {
   model: string;
   /** Id of the job with the training it validates. Empty for a job that trains. */
   validates: string;
+  /** How much of the training its log has. */
+  log: 'quiet' | 'batches';
 }
 
 export interface ILogPage {
@@ -485,6 +491,8 @@ export interface IModelTraining {
   mode?: string;
   /** As in `JobSpec`. */
   seed?: number;
+  /** As in `JobSpec`. */
+  log?: 'quiet' | 'batches';
   /** As in `JobSpec`. */
   env?: Record<string, string>;
   /** As in `JobSpec`. */
@@ -612,8 +620,10 @@ export interface IPreview {
 export interface IReason {
   /** A word for programs. */
   code: 'suspended' | 'never_fits' | 'busy' | 'starting' | 'share' | 'capped' | 'order' | 'limit' | 'unit' | 'slower';
-  /** One sentence with the numbers, for people. */
+  /** A plain sentence with the numbers, for people. */
   text: string;
+  /** How it is computed, for those who ask; "" when there is nothing to add. */
+  details: string;
   /** Slots. */
   held: number;
   /** Slots. */

@@ -12,6 +12,11 @@ export const ELASTIC = 'edtPyTorch';
 
 const FINAL: ReadonlySet<JobState> = new Set<JobState>(['FINISHED', 'KILLED', 'FAILED', 'ERROR']);
 
+/** True when the job has ended without what it was to do. */
+export function hasFailed(state: JobState): boolean {
+  return state === 'FAILED' || state === 'ERROR';
+}
+
 /** True when the job has ended. */
 export function isFinal(state: JobState): boolean {
   return FINAL.has(state);

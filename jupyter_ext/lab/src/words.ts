@@ -1,5 +1,9 @@
 /** A job in words, as Python's cards have them: numbers with their units, times with how long ago. Pure. */
-import { type IJobView, isFinal } from './views';
+import { LOOKS } from './looks';
+import { type IClusterJob, type IJobView, isFinal } from './views';
+
+/** Letters of a sentence that is read aloud; what is longer is looked up. */
+const SAID = 159;
 
 /** `1 slot`, `3 slots`. */
 export function count(n: number, thing: string): string {
@@ -149,10 +153,29 @@ export function timeWords(view: IJobView, now: number = Date.now() / 1000): stri
   return view.ended === null ? `began ${span(now - view.started)} ago` : `took ${span(view.ended - view.started)}`;
 }
 
-/** The job in one line that can be read aloud. */
+/** The job in one short line that can be read aloud. */
 export function sentence(view: IJobView): string {
-  const parts = [`${view.name}: ${view.state.toLowerCase()}`, slotsWords(view), progressWords(view).replace(/ · /g, ', ')];
+  const progress = briefProgressWords(view).replace(/ · /g, ', ');
+  const parts = [`${cut(view.name, 60)}: ${LOOKS[view.state].word}`, slotsWords(view), progress].filter(Boolean).join(', ');
   const why = whyWords(view);
-  const text = parts.filter(Boolean).join(', ') + (why ? ` — ${why}` : '');
-  return /[.!?]$/.test(text) ? text : `${text}.`;
+  const text = why ? `${parts} — ${why}` : parts;
+  return cut(/[.!?]$/.test(text) ? text : `${text}.`, SAID);
+}
+
+/** At most so many letters. */
+export function cut(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text;
+}
+
+/** How many of these jobs wait for their first slot, and how many hold some and want more. */
+function demand(jobs: readonly IClusterJob[]): { waiting: number; wanting: number } {
+  const short = jobs.filter(job => job.held < job.asked);
+  const waiting = short.filter(job => job.held === 0).length;
+  return { waiting, wanting: short.length - waiting };
+}
+
+/** `2 waiting`, `1 wants more`; empty where no job asks for slots. */
+export function demandWords(jobs: readonly IClusterJob[]): string[] {
+  const { waiting, wanting } = demand(jobs);
+  return [waiting && `${waiting} waiting`, wanting && `${wanting} ${wanting === 1 ? 'wants' : 'want'} more`].filter(text => text !== 0);
 }

@@ -24,6 +24,7 @@ const VERBS: Record<string, { label: string; run: (edt: IEdt, view: IJobView, di
 
 const MENU = [
   CommandIDs.openJob,
+  CommandIDs.mend,
   CommandIDs.suspend,
   CommandIDs.resume,
   CommandIDs.stop,

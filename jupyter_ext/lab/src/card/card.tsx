@@ -7,7 +7,7 @@ import type { Jobs } from '../jobs';
 import { LogIn } from '../login';
 import { PictureImage } from '../picture_image';
 import { Button, Progress, State } from '../state';
-import type { IJobView } from '../views';
+import { type IJobView, hasFailed } from '../views';
 import { progressWords, sentence, slotsWords, timeWords, whyWords } from '../words';
 import type { IBundle } from './bundle';
 import { standingOf } from './standing';
@@ -51,7 +51,7 @@ function Facts({ view, jobs, live }: { view: IJobView; jobs: Jobs; live: boolean
     <div className="jp-edt-card-body">
       <div className="jp-edt-card-facts">
         <div>{facts.filter(Boolean).join(' · ')}</div>
-        {why ? <div className={view.state === 'FAILED' || view.state === 'ERROR' ? 'jp-edt-is-bad' : ''}>{why}</div> : null}
+        {why ? <div className={hasFailed(view.state) ? 'jp-edt-is-bad' : ''}>{why}</div> : null}
       </div>
       {view.progress ? (
         <div className="jp-edt-spark">

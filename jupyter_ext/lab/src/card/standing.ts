@@ -1,5 +1,5 @@
 /** How a card stands to the server: live, old, of a job that was deleted, or of another server's. Pure. */
-import type { IJobView, IKnown } from '../views';
+import { type IJobView, type IKnown, isFinal } from '../views';
 import type { IReach } from '../reach';
 import { clock } from '../words';
 import { type IBundle, isElsewhere } from './bundle';
@@ -32,5 +32,6 @@ export function standingOf(bundle: IBundle, known: IKnown | undefined, reach: IR
   if (known.trouble || !reach.ok) {
     return { kind: 'old', view, says: `last seen ${then}. ${known.trouble || reach.says}`, error: reach.error };
   }
-  return { kind: 'live', view, says: `live, ${then}` };
+  const over = view !== null && isFinal(view.state);
+  return { kind: 'live', view, says: over ? (view.ended === null ? '' : `ended ${clock(view.ended)}`) : `live, ${then}` };
 }

@@ -13,7 +13,7 @@ import type { Stretch } from '../page/stretch';
 import { ZoomablePicture } from '../page/zoomable';
 import { Empty, Failure, Loading } from '../page/standing';
 import { type Column, Table } from '../page/table';
-import { clock, count } from '../words';
+import { clock, count, demandWords } from '../words';
 import type { ICluster, IClusterJob } from '../views';
 
 import { Groups } from './groups';
@@ -165,12 +165,8 @@ function JobTable(props: {
 
 function says(cluster: ICluster): string {
   const busy = cluster.slots.filter(slot => slot.job !== null).length;
-  const waiting = cluster.jobs.filter(job => job.held === 0).length;
   const parts = [`${busy} of ${count(cluster.slots.length, 'slot')} in use`, count(cluster.jobs.length, 'job')];
-  if (waiting > 0) {
-    parts.push(`${waiting} of them without a slot`);
-  }
-  return `${parts.join(', ')}.`;
+  return `${[...parts, ...demandWords(cluster.jobs)].join(', ')}.`;
 }
 
 /** The machine as last seen, followed while somebody looks. */

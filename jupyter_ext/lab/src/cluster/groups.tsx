@@ -19,6 +19,7 @@ export function Groups(props: { groups: readonly IGroupState[] }): ReactElement 
     { head: 'Over', cell: group => group.resource_group },
     { head: 'Jobs', number: true, cell: group => group.jobs },
     { head: 'Waiting', number: true, cell: group => group.waiting.length },
+    { head: 'Want more', number: true, cell: group => group.wanting.length },
     { head: 'Slots held', number: true, cell: group => `${group.held} of ${group.slots}` },
     { head: 'Entitled to', number: true, cell: group => group.entitled },
     { head: 'Own', number: true, cell: group => group.own },

@@ -12,6 +12,7 @@ import { Boundary } from '../page/boundary';
 import { Shown } from '../page/shown';
 import { EdtContext, type Surroundings, useEdt } from '../page/surroundings';
 import { Tabs } from '../page/tabs';
+import { ALL_OF_MINE } from '../panel/filters';
 import { JobsPanel } from '../panel/panel';
 
 /** What a monitor shows. */
@@ -63,13 +64,14 @@ function Server(props: { place: Place; shown: boolean }): ReactElement {
   const { jobs, commands } = useEdt();
   const [tab, setTab] = useState(props.place.tab || 'jobs');
   const [compared, setCompared] = useState(props.place.compared);
+  const [choice, setChoice] = useState(ALL_OF_MINE);
   return (
     <Tabs
       label="Views of the server"
       chosen={tab}
       onChoose={setTab}
       tabs={[
-        { key: 'jobs', label: 'Jobs', content: () => <JobsPanel jobs={jobs} commands={commands} visible={props.shown} /> },
+        { key: 'jobs', label: 'Jobs', content: () => <JobsPanel jobs={jobs} commands={commands} visible={props.shown} choice={choice} onChoice={setChoice} /> },
         { key: 'slots', label: 'Slots', content: () => <ClusterPage /> },
         {
           key: 'compare',

@@ -16,8 +16,15 @@ job
 `;
 
 /** Nobody has a job yet, or I have none. */
-export function NoJobs(props: { mine: boolean; onTrain: (() => void) | null; onAll: () => void }): JSX.Element {
+export function NoJobs(props: {
+  mine: boolean;
+  onTry: (() => Promise<unknown>) | null;
+  onTrain: (() => void) | null;
+  onAll: () => void;
+}): JSX.Element {
+  const { onTry } = props;
   const [copied, setCopied] = useState(false);
+  const [busy, setBusy] = useState(false);
   const copy = (): void => {
     copyText(EXAMPLE);
     setCopied(true);
@@ -28,7 +35,24 @@ export function NoJobs(props: { mine: boolean; onTrain: (() => void) | null; onA
       <p>
         <b>{props.mine ? 'You have no jobs yet.' : 'Nobody has a job yet.'}</b>
       </p>
-      <p>Put a training script into a folder beside your notebook and submit it from a cell:</p>
+      {onTry ? (
+        <>
+          <p>Train a small network on digits, without any code of yours. Its script appears in the file browser.</p>
+          <p className="jp-edt-buttons">
+            <Button
+              className="jp-mod-accept"
+              disabled={busy}
+              onClick={() => {
+                setBusy(true);
+                void onTry().finally(() => setBusy(false));
+              }}
+            >
+              {busy ? 'Submitting …' : 'Try the example'}
+            </Button>
+          </p>
+        </>
+      ) : null}
+      <p>Or put a training script into a folder beside your notebook and submit it from a cell:</p>
       <pre tabIndex={0}>{EXAMPLE}</pre>
       <p className="jp-edt-buttons">
         <Button onClick={copy}>{copied ? 'Copied' : 'Copy'}</Button>

@@ -1,4 +1,6 @@
 /** Which jobs of a list are shown: by groups of states and by a search. Pure. */
+import type { Scope } from '../jobs';
+import { LOOKS } from '../looks';
 import type { IJobView, JobState } from '../views';
 
 export interface IChip {
@@ -15,6 +17,20 @@ export const CHIPS: readonly IChip[] = [
   { name: 'stopped', label: 'Stopped', states: ['KILLED'] },
   { name: 'failed', label: 'Failed', states: ['FAILED', 'ERROR'] }
 ];
+
+/** Which jobs the panel shows: whose, of the chosen chips (none means all), and found by these words. */
+export interface IChoice {
+  scope: Scope;
+  chips: ReadonlySet<string>;
+  search: string;
+}
+
+export const ALL_OF_MINE: IChoice = { scope: 'mine', chips: new Set(), search: '' };
+
+/** The chips that stand for these states. */
+export function chipsOf(states: readonly JobState[]): string[] {
+  return CHIPS.filter(chip => chip.states.some(state => states.includes(state))).map(chip => chip.name);
+}
 
 /** How many jobs each chip stands for. */
 export function counts(jobs: readonly IJobView[]): Record<string, number> {
@@ -36,7 +52,8 @@ export function chosen(jobs: readonly IJobView[], chips: ReadonlySet<string>, se
       return false;
     }
     // A card that an older server has made has neither tags nor notes.
-    const own = [view.name, view.id, view.owner, view.instance_group, view.state, ...(view.tags ?? []), view.notes ?? ''];
+    const stated = [view.state, LOOKS[view.state].word];
+    const own = [view.name, view.id, view.owner, view.instance_group, ...stated, ...(view.tags ?? []), view.notes ?? ''];
     const text = own.join(' ').toLowerCase();
     return words.every(word => text.includes(word));
   });

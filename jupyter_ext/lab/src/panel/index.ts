@@ -8,11 +8,18 @@ import { createElement } from 'react';
 import { CATEGORY, CommandIDs } from '../commands';
 import { edtIcon } from '../icon';
 import { IEdt } from '../tokens';
+import { ALL_OF_MINE, type IChoice } from './filters';
 import { JobsPanel } from './panel';
 
 const ID = 'jupyter-edt-panel';
+const ROW = '.jp-edt-row';
 
 class PanelWidget extends ReactWidget {
+  private choice = ALL_OF_MINE;
+  private readonly entering = { current: false };
+  /** The row whose menu is open. */
+  private menuOf: HTMLElement | null = null;
+
   constructor(
     private readonly app: JupyterFrontEnd,
     private readonly edt: IEdt
@@ -24,10 +31,37 @@ class PanelWidget extends ReactWidget {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', 'Elastic training');
     this.addClass('jp-edt-panel-widget');
+    this.node.tabIndex = -1;
+    this.node.addEventListener('focusout', event => {
+      // A person who goes elsewhere is not brought back by a list that arrives later.
+      if (event.relatedTarget !== null && !this.node.contains(event.relatedTarget as Node)) {
+        this.entering.current = false;
+      }
+    });
+    this.node.addEventListener('contextmenu', event => {
+      this.menuOf = (event.target as Element).closest<HTMLElement>(ROW);
+    });
+    app.contextMenu.menu.aboutToClose.connect(() => {
+      this.menuOf?.focus({ preventScroll: true });
+      this.menuOf = null;
+    });
+  }
+
+  /** Show these jobs. */
+  choose(choice: IChoice): void {
+    this.choice = choice;
+    this.update();
   }
 
   protected override render(): JSX.Element {
-    return createElement(JobsPanel, { jobs: this.edt.jobs, commands: this.app.commands, visible: this.isVisible });
+    return createElement(JobsPanel, {
+      jobs: this.edt.jobs,
+      commands: this.app.commands,
+      visible: this.isVisible,
+      choice: this.choice,
+      onChoice: choice => this.choose(choice),
+      entering: this.entering
+    });
   }
 
   protected override onAfterShow(msg: Message): void {
@@ -42,7 +76,9 @@ class PanelWidget extends ReactWidget {
 
   protected override onActivateRequest(msg: Message): void {
     super.onActivateRequest(msg);
-    this.node.querySelector<HTMLElement>('[tabindex="0"], button, input')?.focus();
+    this.entering.current = true;
+    this.node.focus({ preventScroll: true });
+    this.update();
   }
 }
 
@@ -74,9 +110,19 @@ export const panel: JupyterFrontEndPlugin<void> = {
       label: 'Show Jobs',
       caption: 'Training jobs of mine and of everybody',
       icon: edtIcon,
-      describedBy: { args: { type: 'object', properties: {} } },
-      execute: () => {
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: {
+            chips: { type: 'array', items: { type: 'string' }, description: 'Show my jobs of these groups of states alone.' }
+          }
+        }
+      },
+      execute: args => {
         const shown = made();
+        if (Array.isArray(args['chips'])) {
+          shown.choose({ ...ALL_OF_MINE, chips: new Set(args['chips'].map(String)) });
+        }
         // Either may mean "the other way" in Notebook 7, whose side is folded away: what is there is not asked for again.
         if (!shown.isVisible) {
           app.shell.activateById(shown.id);
@@ -84,7 +130,8 @@ export const panel: JupyterFrontEndPlugin<void> = {
         if (!shown.isVisible) {
           (app.shell as { expandLeft?: (id: string) => void }).expandLeft?.(shown.id);
         }
-        shown.activate();
+        // After the palette, which gives the focus back to the page that it was opened over.
+        setTimeout(() => shown.activate());
       }
     });
     palette?.addItem({ command: CommandIDs.openPanel, category: CATEGORY });

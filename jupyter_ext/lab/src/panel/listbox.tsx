@@ -14,11 +14,13 @@ export interface IListboxProps<T> {
   row: (item: T) => ReactNode;
   attributes: (item: T) => Record<string, string>;
   onOpen: (item: T) => void;
+  /** Set until the chosen row has taken the focus. */
+  entering?: { current: boolean } | undefined;
 }
 
 /** Rows of which one is chosen: by arrow keys, a click or Tab; Enter opens it. */
 export function Listbox<T>(props: IListboxProps<T>): JSX.Element {
-  const { items, rowHeight, keyOf, label, row, attributes, onOpen } = props;
+  const { items, rowHeight, keyOf, label, row, attributes, onOpen, entering } = props;
   const { box, first, last, seen, scrolled } = useRowsInView(items.length, rowHeight, BEYOND);
   const [active, setActive] = useState('');
   const focus = useRef(false);
@@ -28,8 +30,11 @@ export function Listbox<T>(props: IListboxProps<T>): JSX.Element {
     items.findIndex(item => keyOf(item) === active)
   );
   useLayoutEffect(() => {
-    if (focus.current) {
+    if (focus.current || entering?.current) {
       focus.current = false;
+      if (entering) {
+        entering.current = false;
+      }
       box.current?.querySelector<HTMLElement>('[tabindex="0"]')?.focus({ preventScroll: true });
     }
   });

@@ -9,9 +9,9 @@ import { LogIn } from '../login';
 import { PictureImage } from '../picture_image';
 import { Button } from '../state';
 import type { IJobView } from '../views';
-import { clock, sentence } from '../words';
+import { clock, demandWords, sentence } from '../words';
 import { NoJobs, NoneChosen } from './empty';
-import { chosen, CHIPS, counts } from './filters';
+import { ALL_OF_MINE, chosen, CHIPS, counts, type IChoice } from './filters';
 import { Row, ROW_HEIGHT } from './row';
 import { Listbox } from './listbox';
 
@@ -22,13 +22,16 @@ export interface IPanelProps {
   commands: Commands;
   /** Nothing is asked for while the panel is closed. */
   visible: boolean;
+  choice: IChoice;
+  onChoice: (choice: IChoice) => void;
+  /** Set until a row of the list has the focus that the panel was asked to take. */
+  entering?: { current: boolean };
 }
 
-export function JobsPanel({ jobs, commands, visible }: IPanelProps): JSX.Element {
+export function JobsPanel({ jobs, commands, visible, choice, onChoice, entering }: IPanelProps): JSX.Element {
   useJobs(jobs);
-  const [scope, setScope] = useState<Scope>('mine');
-  const [chips, setChips] = useState<ReadonlySet<string>>(new Set());
-  const [search, setSearch] = useState('');
+  const { scope, chips, search } = choice;
+  const setScope = (next: Scope): void => onChoice({ ...choice, scope: next });
   useEffect(() => {
     if (!visible) {
       return;
@@ -47,7 +50,7 @@ export function JobsPanel({ jobs, commands, visible }: IPanelProps): JSX.Element
       <Head commands={commands} scope={scope} onScope={setScope} />
       <Trouble jobs={jobs} />
       <Machine jobs={jobs} visible={visible} />
-      <Filters views={views} chips={chips} search={search} onChips={setChips} onSearch={setSearch} />
+      <Filters views={views} chips={chips} search={search} onChoose={some => onChoice({ ...choice, ...some })} />
       {list === undefined ? (
         <p className="jp-edt-empty" role="status">
           {jobs.reach.ok ? 'Asking the server for its jobs …' : 'The list appears as soon as the server answers.'}
@@ -55,16 +58,14 @@ export function JobsPanel({ jobs, commands, visible }: IPanelProps): JSX.Element
       ) : !views.length ? (
         <NoJobs
           mine={scope === 'mine'}
+          onTry={commands.hasCommand(CommandIDs.tryExample) ? () => commands.execute(CommandIDs.tryExample) : null}
           onTrain={commands.hasCommand(CommandIDs.train) ? () => run(CommandIDs.train) : null}
           onAll={() => setScope('all')}
         />
       ) : !shown.length ? (
         <NoneChosen
           hidden={views.length}
-          onClear={() => {
-            setChips(new Set());
-            setSearch('');
-          }}
+          onClear={() => onChoice({ ...ALL_OF_MINE, scope })}
         />
       ) : (
         <Listbox<IJobView>
@@ -74,6 +75,7 @@ export function JobsPanel({ jobs, commands, visible }: IPanelProps): JSX.Element
           label={scope === 'mine' ? 'My jobs, newest first' : 'Jobs of everybody, newest first'}
           row={view => <Row view={view} mine={view.owner === jobs.user} />}
           attributes={view => ({ 'data-edt-job': view.id, 'aria-label': sentence(view) })}
+          entering={entering}
           onOpen={view => opens && run(CommandIDs.openJob, { id: view.id })}
         />
       )}
@@ -173,7 +175,7 @@ function Machine({ jobs, visible }: { jobs: Jobs; visible: boolean }): JSX.Eleme
   return (
     <div className="jp-edt-machine">
       <PictureImage api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={`${beat} ${held}`} instead={null} />
-      <div>{says}.</div>
+      <div>{[says, ...demandWords(cluster.jobs)].join(', ')}.</div>
     </div>
   );
 }
@@ -182,18 +184,17 @@ interface IFiltersProps {
   views: readonly IJobView[];
   chips: ReadonlySet<string>;
   search: string;
-  onChips: (chips: ReadonlySet<string>) => void;
-  onSearch: (search: string) => void;
+  onChoose: (some: Partial<IChoice>) => void;
 }
 
-function Filters({ views, chips, search, onChips, onSearch }: IFiltersProps): JSX.Element | null {
+function Filters({ views, chips, search, onChoose }: IFiltersProps): JSX.Element | null {
   const many = counts(views);
   const toggle = (name: string): void => {
     const next = new Set(chips);
     if (!next.delete(name)) {
       next.add(name);
     }
-    onChips(next);
+    onChoose({ chips: next });
   };
   if (!views.length) {
     return null;
@@ -206,7 +207,7 @@ function Filters({ views, chips, search, onChips, onSearch }: IFiltersProps): JS
         placeholder="Name, id, owner, group"
         aria-label="Search jobs"
         value={search}
-        onChange={event => onSearch(event.currentTarget.value)}
+        onChange={event => onChoose({ search: event.currentTarget.value })}
       />
       <div className="jp-edt-chips" role="group" aria-label="Only jobs in these states">
         {CHIPS.filter(chip => many[chip.name] || chips.has(chip.name)).map(chip => (
