@@ -1,6 +1,7 @@
 """The Python of the user guide runs as it stands, block after block as in one notebook, against a real server.
 
-What a page takes for granted (a job that trains, a folder of one's own) is made before the block that needs it.
+So do blocks of shell that are marked `sh`, and blocks that begin with a cell magic. What a page takes for granted (a
+job that trains, a folder of one's own) is made before the block that needs it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from edt_sdk.testing import LocalServer
 
 pytestmark = pytest.mark.long
 
-FENCE = re.compile(r"^```(python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(python|text|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CLIENT = "from edt_sdk import Client; client = Client(); client.stop_all(); import time; "
 TRAINED = CLIENT + 'job = client.submit("digits", main="train.py", args=["--epochs", "2"]).wait()'
 TRAINS = CLIENT + (
@@ -29,6 +30,7 @@ TRAINS = CLIENT + (
 # Page → what is done before its n-th block.
 BEFORE: dict[str, dict[int, str]] = {
     "user-guide.md": {},
+    "guide/first-hour.md": {0: CLIENT},
     "guide/submit.md": {},
     "guide/steer.md": {0: TRAINS.format("not job.metrics().train")},
     "guide/watch.md": {0: TRAINED + "\nfirst, second = job, job.clone().wait()"},
@@ -89,7 +91,11 @@ def server(place) -> Iterator[LocalServer]:
 
 
 def blocks(text: str) -> list[str]:
-    return [block for kind, block in FENCE.findall(text) if kind == "python" or "%edt_" in block]
+    return [
+        f"%%bash -e\n{block}" if kind == "sh" else block
+        for kind, block in FENCE.findall(text)
+        if kind != "text" or "%edt_" in block or block.startswith("%%")
+    ]
 
 
 @pytest.mark.timeout(900)
@@ -98,7 +104,13 @@ def test_a_page_runs_from_its_first_block_to_its_last(page, root, place, server)
     found = blocks((root / "docs" / page).read_text(encoding="utf-8"))
     assert found
     cells = [cell for n, block in enumerate(found) for cell in (BEFORE[page].get(n, ""), block) if cell]
-    environ = os.environ | {"EDT_URL": server.url, "EDT_TOKEN": server.token, "EDT_NONINTERACTIVE": "1"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environ = os.environ | {
+        "EDT_URL": server.url,
+        "EDT_TOKEN": server.token,
+        "EDT_NONINTERACTIVE": "1",
+        "PATH": path,
+    }
     ran = subprocess.run(
         [sys.executable, "-c", RUN, *cells], cwd=place, env=environ, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""The README's ten lines are run as they stand, beside the notebook's digits, against a real server."""
+"""The README is short, and its ten lines run as they stand, beside the notebook's digits, against a real server."""
 
 import os
 import re
@@ -8,7 +8,14 @@ import sys
 
 from edt_sdk.testing import LocalServer
 
+MOST_WORDS = 700
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_is_short(root):
+    """All words count, those of tables, captions and links too. Only blocks of code do not."""
+    text = re.sub(r"^```.*?^```$", "", (root / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert len([word for word in text.split() if re.search(r"\w", word)]) <= MOST_WORDS
 
 
 def test_the_ten_lines_of_the_readme_work(root, tmp_path):

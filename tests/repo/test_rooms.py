@@ -24,7 +24,7 @@ edt_jupyter.api: edt_sdk.packing edt_sdk.pictures edt_sdk.pictures.parts edt_ser
 edt_jupyter.app: api edt_server.leadership edt_server.service edt_server.settings edt_server.store edt_server.system front_ends group_setting http wmla
 edt_jupyter.http: edt_sdk.packing edt_server.service edt_server.store
 edt_jupyter.wmla: api edt_server.catalogue edt_server.jobs edt_server.system edt_server.wmla http
-edt_sdk.cli: client display formatting pictures.parts torchrun.command_line
+edt_sdk.cli: client display formatting http pictures.parts torchrun.command_line
 edt_sdk.client: display formatting http monitor packing torchrun.command_line waiting
 edt_sdk.display: formatting http packing pictures pictures.parts
 edt_sdk.fabric: client formatting notebook packing training.calls training.checkpoints training.member training.records training.sampling training.user
@@ -42,24 +42,24 @@ edt_sdk.training.member: training.checkpoints training.exchange training.records
 edt_sdk.training.records: training.exchange training.sampling training.update
 edt_sdk.training.state: training.exchange
 edt_sdk.training.update: training.exchange training.sampling training.state
-edt_sdk.training.user: callbacks training.exchange training.records training.sampling training.state training.update
+edt_sdk.training.user: callbacks formatting training.exchange training.records training.sampling training.state training.update
 edt_sdk.training.validation: training.checkpoints training.exchange training.state training.update training.user
 edt_sdk.waiting: display formatting http packing
 edt_server.agent: messaging supervisor supervisor.processes supervisor.programs system
 edt_server.catalogue: edt_sdk.packing files ledger settings store system
 edt_server.channel: catalogue files ledger messaging settings store supervisor supervisor.programs system
 edt_server.history: edt_sdk.pictures edt_sdk.pictures.parts outputs
-edt_server.jobs: catalogue files ledger settings store system
+edt_server.jobs: catalogue edt_sdk.packing files ledger settings store system
 edt_server.leadership: store system
 edt_server.ledger: core history store system
 edt_server.outputs: edt_sdk.pictures.parts
 edt_server.service: catalogue channel core edt_sdk.pictures edt_sdk.pictures.parts files history jobs ledger outputs settings simulator store system
-edt_server.settings: store
+edt_server.settings: store system
 edt_server.simulator: core edt_sdk.pictures edt_sdk.pictures.parts
 edt_server.supervisor: messaging supervisor.processes supervisor.programs supervisor.state_machines system
 edt_server.supervisor.processes: supervisor.state_machines system
 edt_server.supervisor.programs: supervisor.processes supervisor.state_machines system wmla
-edt_server.wmla: edt_sdk.torchrun.command_line outputs
+edt_server.wmla: edt_sdk.torchrun.command_line files outputs
 """  # noqa: E501
 
 
