@@ -77,7 +77,9 @@ async def rounds(settings: Settings, package: Path, jobs: int, number: int) -> i
     async with open_service(settings) as service:
         try:
             # The seam that spare supervisors come through: everything else cannot tell the difference.
-            service._supervision._spares = Probes(0, settings.runtime_dir, settings.interpreter, 1)
+            service._supervision._spares = Probes(
+                0, settings.runtime_dir, settings.interpreter, 1, settings.job_environ
+            )
             spec = JobSpec(name="probe", main="main.py", max_workers=settings.local_slots)
             views = [await service.submit(USER, spec, package) for _ in range(jobs)]
 

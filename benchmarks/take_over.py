@@ -25,7 +25,7 @@ from benchmarks.summary import Check, duration, summarize
 from edt_sdk.testing import LocalServer
 
 TARGET = 2.0
-SCRIPT = "import time\nwhile True:\n    time.sleep(1)\n"
+SCRIPT = "# FabricModel\nimport time\nwhile True:\n    time.sleep(1)\n"
 
 
 def pair(folder: Path) -> list[LocalServer]:
