@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from edt_sdk import Job
 from edt_sdk.testing import LocalServer
 from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.validation.tally import Wanted, portable, received, tally
+from tests.e2e.gates import Gates
 from tests.e2e.harness import JOBS, Jobs
 from tests.waiting import until
 
@@ -81,42 +81,6 @@ class Installation:
         return found
 
 
-class Gates:
-    """Hold a job at the begin of each of its epochs, which has one update, until that one is let through."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.folder = folder
-        self._closed = list(range(1, EPOCHS))
-        for epoch in self._closed:
-            (folder / f"hold-{epoch}").touch()
-
-    def opened(self) -> int:
-        """How many workers have opened the data set, which is the last thing before they are ready."""
-        path = self.folder / "opened"
-        return len(path.read_text().splitlines()) if path.exists() else 0
-
-    def open_until(self, condition: Callable[[], Any], what: str, *, ready: int) -> None:
-        """Let the job through one epoch after the other until the condition holds; begin with so many workers."""
-        until(lambda: self.opened() >= ready, f"{ready} workers that have opened the data set")
-
-        def holds() -> bool:
-            if condition():
-                return True
-            assert self._closed, f"the job came to its end before {what}"
-            self._open()
-            return False
-
-        until(holds, what)
-
-    def open_all(self) -> None:
-        while self._closed:
-            self._open()
-
-    def _open(self) -> None:
-        (self.folder / f"hold-{self._closed.pop(0)}").unlink()
-
-
 def text_of(jobs: Jobs, job: Job) -> str:
     """What the workers of a job have written on stderr."""
     return "".join(path.read_text() for path in sorted(jobs.private(job).glob("**/worker-*.stderr")))
@@ -135,7 +99,7 @@ def test_jobs_of_the_version_before_go_on_with_the_same_bits(
     with LocalServer(tmp_path_factory.mktemp("old"), slots=4, traits=TRAITS, environ=code.environ) as server:
         jobs = Jobs(server)
         finished = code.submit(server, max_workers=1)
-        paused_gates, gates = Gates(tmp_path / "paused"), Gates(tmp_path / "running")
+        paused_gates, gates = Gates(tmp_path / "paused", EPOCHS), Gates(tmp_path / "running", EPOCHS)
         paused = code.submit(server, "--gates", str(paused_gates.folder), max_workers=1)
         running = code.submit(server, "--gates", str(gates.folder), max_workers=2)
         paused_gates.open_until(lambda: len(commits(jobs, paused)) >= 5, "five updates", ready=1)

@@ -75,6 +75,7 @@ def submit(jobs: Jobs, tmp_path: Path) -> Any:
         for name, text in (files or {}).items():
             (folder / name).write_text(text)
         options.setdefault("max_workers", 2)
+        options.setdefault("log", "batches")
         job = jobs.client.submit(folder, main=main, args=list(args), progress=False, **options)
         job.wait(200)
         return job
