@@ -3,6 +3,7 @@
 MEGABYTE = 1_000_000
 
 ENDLESS_LINE = f"""
+# FabricModel
 print("begins", "o" * {MEGABYTE}, flush=True)
 raise ValueError("e" * {MEGABYTE})
 """

@@ -101,7 +101,7 @@ class Desk:
         nbformat.write(notebook, self.world.root / "cards.ipynb")
         code = self.world.root / "mine"
         code.mkdir(exist_ok=True)
-        (code / "train.py").write_text("")
+        (code / "train.py").write_text("# FabricModel")
         living = self.jobs["living"].id
         self.show: dict[str, Callable[[], None]] = {
             "card": lambda: self.page.evaluate(FRONT, "cards.ipynb"),
