@@ -22,8 +22,12 @@ def test_slots_and_queues(screen: Screen, server, submit):
     expect(page.locator("[data-picture='pictures/timeline'] svg")).to_be_visible()
     table.get_by_role("button", name="second").click()
     expect(page.locator(".jp-edt-job-header")).to_contain_text(second.id)
-    screen.run("edt:compare", ids=[first.id])
-    screen.run("edt:compare", ids=[second.id])
+    # The second command comes before the page of the first is drawn.
+    page.evaluate(
+        "ids => Promise.all(ids.map(id => window.jupyterapp.commands.execute('edt:compare', { ids: [id] })))"
+        ".then(() => null)",
+        [first.id, second.id],
+    )
     curves = page.locator(".jp-edt-compare-result [role=img]")
     expect(curves).to_have_attribute("aria-label", re.compile("first.*second|second.*first"))
     until(page, lambda: kept(server, "jp-edt-compare", second.id), "the application has kept its layout")

@@ -3,8 +3,6 @@
 import { useEffect, useMemo, useState } from 'react';
 import type { ReactElement } from 'react';
 
-import type { ISignal } from '@lumino/signaling';
-
 import { type Api, ApiError } from '../api';
 import { CommandIDs } from '../commands';
 import { useEdt } from '../page/surroundings';
@@ -20,6 +18,8 @@ import { clock, figure, span } from '../words';
 import { isFinal } from '../views';
 import type { ICurve, IJobView } from '../views';
 
+import type { Asked } from './plugin';
+
 const MOST = 5;
 const NEWEST = 1000;
 const LISTED = 100;
@@ -28,7 +28,7 @@ const SECONDS = 5;
 /** `asked` brings further jobs while the page is open; `onChosen` is told whenever the choice changes. */
 export function ComparePage(props: {
   ids: readonly string[];
-  asked: ISignal<object, readonly string[]>;
+  asked?: Asked;
   onChosen: (ids: string[]) => void;
 }): ReactElement {
   const { api } = useEdt();
@@ -40,15 +40,24 @@ export function ComparePage(props: {
     props.onChosen([...ids]);
   };
   useEffect(() => {
-    const onAsked = (_: object, ids: readonly string[]): void =>
-      setChosen(old => {
-        const next = [...new Set([...old, ...ids])].slice(-MOST);
-        props.onChosen(next);
-        return next;
-      });
-    props.asked.connect(onAsked);
+    const { asked } = props;
+    if (asked === undefined) {
+      return;
+    }
+    const onAsked = (): void => {
+      const ids = asked.take();
+      if (ids.length > 0) {
+        setChosen(old => {
+          const next = [...new Set([...old, ...ids])].slice(-MOST);
+          props.onChosen(next);
+          return next;
+        });
+      }
+    };
+    asked.changed.connect(onAsked);
+    onAsked();
     return () => {
-      props.asked.disconnect(onAsked);
+      asked.changed.disconnect(onAsked);
     };
   }, [props.asked]);
   return (

@@ -3,7 +3,7 @@
 import { ILayoutRestorer } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
-import { Signal } from '@lumino/signaling';
+import { type ISignal, Signal } from '@lumino/signaling';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
 
 import { CATEGORY, CommandIDs } from '../commands';
@@ -15,6 +15,25 @@ import { ComparePage } from './compare_page';
 
 interface Args extends ReadonlyJSONObject {
   ids: string[];
+}
+
+/** Jobs that the command names while the page is open. They wait for the page, which may still have to be drawn. */
+export class Asked {
+  private ids: string[] = [];
+  private readonly news = new Signal<this, void>(this);
+
+  get changed(): ISignal<this, void> {
+    return this.news;
+  }
+
+  add(ids: readonly string[]): void {
+    this.ids.push(...ids);
+    this.news.emit();
+  }
+
+  take(): string[] {
+    return this.ids.splice(0);
+  }
 }
 
 /** The page that compares jobs. */
@@ -31,7 +50,7 @@ export const compare: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null
   ): void => {
     const command = CommandIDs.compare;
-    const asked = new Signal<object, readonly string[]>({});
+    const asked = new Asked();
     const opener = new Opener<Args>(
       app,
       edt,
@@ -55,8 +74,8 @@ export const compare: JupyterFrontEndPlugin<void> = {
         const ids = given.filter((id): id is string => typeof id === 'string');
         const open = opener.find({ ids });
         const page = opener.open({ ids });
-        if (open !== undefined && ids.length > 0) {
-          asked.emit(ids);
+        if (open !== undefined) {
+          asked.add(ids);
         }
         return page;
       }

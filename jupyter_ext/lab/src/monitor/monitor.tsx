@@ -76,9 +76,7 @@ function Server(props: { place: Place; shown: boolean }): ReactElement {
         {
           key: 'compare',
           label: 'Compare',
-          content: () => (
-            <ComparePage ids={compared} asked={never as Signal<object, readonly string[]>} onChosen={setCompared} />
-          )
+          content: () => <ComparePage ids={compared} onChosen={setCompared} />
         }
       ]}
     />
