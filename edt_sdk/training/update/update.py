@@ -34,6 +34,7 @@ from edt_sdk.training.exchange.shared_exchange import SharedExchange
 from edt_sdk.training.exchange.strategy import Exchanges, Vectors
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved
+from edt_sdk.training.state.pickling import all_optimizers
 from edt_sdk.training.state.preallocation import space_for_state
 from edt_sdk.training.update.buffers import Buffers
 from edt_sdk.training.update.gradients import Contribution
@@ -132,7 +133,8 @@ class UpdateEngine:
             model.train()
         model.to(self._device)
         if self._device.type != "cpu":
-            optimizer.load_state_dict(optimizer.state_dict())  # moves the state to the device of the parameters
+            for each in all_optimizers(optimizer):
+                each.load_state_dict(each.state_dict())  # moves the state to the device of the parameters
         self._layout = Layout(model, optimizer, self._shards)
         # All workers would log the same lines.
         if worker == 0:

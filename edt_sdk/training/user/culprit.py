@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 from torch import nn
+
+from edt_sdk.training.state.pickling import dumps
 
 _DEPTH = 30
 
@@ -40,7 +41,7 @@ def find_culprit(name: str, value: object) -> tuple[str, object] | None:
 
 def _pickles(value: object) -> bool:
     try:
-        cloudpickle.dumps(value)
+        dumps(value)
     except Exception:  # a __reduce__ of the user's may raise anything, and that is the answer
         return False
     return True
