@@ -134,10 +134,14 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Progress(JobProgress, frozen=True, kw_only=True, tag=True):
-    """Rank 0 reports its progress, at most about twice a second."""
+    """Rank 0 reports its progress, at most about twice a second.
+
+    `inexact`: why the weights depend on the number of workers, "" while nothing was found.
+    """
 
     worker: int
     training: int
+    inexact: str = ""
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
