@@ -134,14 +134,10 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Progress(JobProgress, frozen=True, kw_only=True, tag=True):
-    """Rank 0 reports its progress, at most about twice a second.
-
-    `inexact`: why the weights depend on the number of workers, "" while nothing was found.
-    """
+    """Rank 0 reports its progress, at most about twice a second."""
 
     worker: int
     training: int
-    inexact: str = ""
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
