@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import edt_sdk
 from edt_sdk.training.state.state import own_tensors
 from edt_sdk.training.user.culprit import parts_of
 
@@ -29,7 +28,8 @@ _MOST = 50_000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _LIBRARIES = (
     *(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
-    *(str(Path(module.__path__[0])) for module in (torch, np, edt_sdk)),
+    *(str(Path(module.__path__[0])) for module in (torch, np)),
+    str(Path(__file__).parents[2]),
 )
 _LOOKED_INTO = (Mapping, list, tuple, set, frozenset, functools.partial, FunctionType, MethodType, ModuleType, type)
 _TABLES = frozenset(vars(nn.Module()))
