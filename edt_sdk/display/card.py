@@ -75,6 +75,8 @@ def progress_words(view: JobView) -> str:
         parts.append("the loss is not a number")
     elif p.loss is not None:
         parts.append(figures(p.loss, p.accuracy))
+    if p.inexact:
+        parts.append("not exact")
     if p.test_accuracy is not None or p.test_loss is not None:
         parts.append(f"test {figures(None if p.test_accuracy is not None else p.test_loss, p.test_accuracy)}")
     return ", ".join(parts)

@@ -151,6 +151,7 @@ def _facts(
         ("Why", "" if failed else why_words(view)),
         ("Computed", "" if view.reason is None or view.state.final else view.reason.details),
         ("Progress", progress_words(view)),
+        ("Not exact", "" if view.progress is None else view.progress.inexact),
         ("Speed", "" if speed == "-" else f"{speed} samples/s"),
         ("Slots", ", ".join(sizes)),
         ("Workers", _workers(workers)),

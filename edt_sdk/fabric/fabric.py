@@ -126,6 +126,9 @@ class FabricModel:
         if scaleup_function is not None and not callable(scaleup_function):
             _tell(f"scaleup_function is ignored: it is {scaleup_function!r}, not a function.")
             scaleup_function = None
+        # torch drops it from the pickle, and a compiled function cannot be sent.
+        if any(module._compiled_call_impl is not None for module in model.modules()):
+            _tell("model.compile() has no effect on the training: the workers run the model as it is written.")
         _tell_unused(keras_custom_objects=keras_custom_objects)
         self.model = model
         self.optimizer = optimizer

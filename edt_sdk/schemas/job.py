@@ -464,6 +464,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
         loss, accuracy: means over the samples of the last update.
         test_loss, test_accuracy: means of the last validation.
         not_a_number: the loss of the last update is NaN or infinite, for which JSON has only null.
+        inexact: why the weights depend on the number of workers, in sentences. Empty while nothing was found.
     """
 
     update: int = 0
@@ -476,6 +477,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     test_accuracy: float | None = None
     samples_per_second: float | None = None
     not_a_number: bool = False
+    inexact: str = ""
 
 
 class JobView(JobSettings, frozen=True, kw_only=True):

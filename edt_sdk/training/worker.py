@@ -39,6 +39,7 @@ from edt_sdk.training.update.update import UpdateEngine
 from edt_sdk.training.user import explanation, payload
 from edt_sdk.training.user.datasets import open_datasets
 from edt_sdk.training.user.logging_hooks import WorkerLoggers
+from edt_sdk.training.user.own_state import OwnState
 from edt_sdk.training.user.payload import Training
 from edt_sdk.training.validation.step import validation_pass
 
@@ -168,6 +169,13 @@ def make_engine(training: Training, data: Data, job: JobContext, device: torch.d
         worker=worker,
         mode=job.mode,
         nan_loss=training.options.nan_loss,
+        fingerprints=OwnState(
+            training.model,
+            loss_function=training.loss_function,
+            fn_step_train=training.fn_step_train,
+            fn_batch_collate=training.fn_batch_collate,
+            **{"the training set": data.loader.dataset},
+        ).fingerprints,
     )
 
 

@@ -151,6 +151,8 @@ class Job:
                 group.close()
             before = world
         self.loader.close()
+        # The self-check accuses no right program.
+        assert self.engine.inexact == ""
         return digest(self.model, self.optimizer), self.log
 
     def receive(self, group):

@@ -13,7 +13,7 @@ INTERVAL = 0.5
 
 
 class ProgressReporter:
-    """Sends progress, and keeps the time of the last report."""
+    """Sends progress, and keeps the time of the last report. `inexact` is what the self-check has found."""
 
     def __init__(self, link: Link, worker: int, training: int) -> None:
         self._link = link
@@ -22,6 +22,7 @@ class ProgressReporter:
         self._last = time.monotonic()
         self._samples = 0
         self._rate: float | None = None
+        self.inexact = ""
 
     def advanced(self, current: TrainingState, samples: int) -> None:
         """Report after a step of that many samples if the last report is old enough."""
@@ -53,6 +54,7 @@ class ProgressReporter:
                 test_loss=test.loss if test.samples else None,
                 test_accuracy=test.accuracy if test.samples else None,
                 samples_per_second=self._rate,
+                inexact=self.inexact,
                 not_a_number=bool(train.samples) and not math.isfinite(train.loss),
             )
         )

@@ -142,6 +142,9 @@ class Steps:
         # own `last` (`records/lines.py`).
         self._advance()
         if now.rank == 0:
+            if parts.engine.inexact and not self.progress.inexact:
+                self.progress.inexact = parts.engine.inexact
+                self.progress.report(self.current)
             parts.recorder.commit(self.current.last.commit_line())
             parts.recorder.metric(self.current.last.train_line())
             self.progress.advanced(self.current, self.current.train.samples)

@@ -16,11 +16,10 @@ from torch import Tensor, nn
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.state import nested
+from edt_sdk.training.state.pickling import all_optimizers, attributes, dumps
 from edt_sdk.training.state.tied_objects import freeze, thaw
 
-_SCALARS = (bool, int, float, str, type(None))
 Flags = tuple[list[bool], list[bool]]
-_OPTIMIZERS_OWN = frozenset({"state", "param_groups", "defaults"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,9 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -
     """Return the current state. Its memory is shared with the model and not copied, so use it before the next step.
 
     `extra` is for the receiver: plain data, and the user's objects that cloudpickle can pickle.
+
+    Raises:
+        Unprocessable: the optimizer has got an attribute that cannot be pickled.
     """
     # By index, because a parameter is another object in another process.
     index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
@@ -49,15 +51,14 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -
         "state": [(index.get(id(key), key), value) for key, value in optimizer.state.items()],
         "groups": group_scalars(optimizer),
         "flags": flags(model),
-        "attributes": {
-            key: value
-            for key, value in vars(optimizer).items()
-            if key not in _OPTIMIZERS_OWN and (type(value) in _SCALARS or type(value) is Tensor)
-        },
+        "attributes": attributes(optimizer),
         "extra": extra,
     }
     tensors: list[Tensor] = []
-    frozen = freeze(rest, model, optimizer, tensors)
+    try:
+        frozen = freeze(rest, model, optimizer, tensors)
+    except Exception as error:  # pickle and user __reduce__ methods may raise anything
+        raise _culprit(attributes(optimizer)) or error from error
     return State(dict(own_tensors(model)), frozen, tensors)
 
 
@@ -76,10 +77,28 @@ def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) ->
     optimizer.state.clear()
     for key, value in rest["state"]:
         if isinstance(key, int):
-            optimizer.state[parameters[key]] = _beside(parameters[key], value)
+            optimizer.state[parameters[key]] = value
         else:
             optimizer.state[key] = value
+    for inner in all_optimizers(optimizer):
+        for key, value in inner.state.items():
+            if isinstance(key, Tensor):
+                inner.state[key] = _beside(key, value)
     return rest["extra"]
+
+
+def _culprit(kept: dict[str, Any]) -> Unprocessable | None:
+    """Return an error that names the attribute of the optimizer that cannot be pickled, None if all can be."""
+    for name, value in kept.items():
+        try:
+            dumps(value)
+        except Exception as error:
+            return Unprocessable(
+                f"optimizer.{name} cannot be sent to other workers ({type(error).__name__}: {error}).",
+                hint="Leave it out in a __getstate__ method of the optimizer's class.",
+                field="optimizer",
+            )
+    return None
 
 
 def _beside(parameter: Tensor, value: Any) -> Any:

@@ -11,11 +11,11 @@ import io
 import pickle
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 import torch
 from torch import Tensor, nn
 
 from edt_sdk.training.state import previous_version as former
+from edt_sdk.training.state.pickling import Pickler
 
 Name = tuple[str, Any]
 
@@ -48,7 +48,7 @@ def _names(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, Name
     return names
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(Pickler):
     def __init__(self, file: io.BytesIO, names: dict[int, Name], tensors: list[Tensor] | None) -> None:
         super().__init__(file)
         self._names = names

@@ -79,6 +79,9 @@ class ShardLoader:
         test_dataset: for keys of kind TEST.
         prefetch: batches that each loader process prefetches.
 
+    Attributes:
+        dataset: as given.
+
     The loader processes are forked here, so create the loader before sockets that other processes wait on. The forked
     processes close inherited sockets anyway: a data set must reopen its connections in `__getitem__`.
     """
@@ -93,6 +96,7 @@ class ShardLoader:
         test_dataset: Any = None,
         prefetch: int = 2,
     ) -> None:
+        self.dataset = dataset
         self._fetcher = _Fetcher({TRAIN: dataset, TEST: test_dataset}, collate or default_collate, seed)
         self._plan: Iterator[BatchKey] = iter(())
         self._urgent: deque[BatchKey] = deque()

@@ -158,6 +158,19 @@ class ShardRunner:
             metrics=self._measure(outputs, labels),
         )
 
+    def again(self, batch: Batch, *, seed: int) -> tuple[Any, Any]:
+        """Compute the loss and the number of correct samples of a training shard, and leave out what follows.
+
+        The caller restores buffers and random states.
+        """
+        self._buffers.lend()
+        set_states(seed)
+        if self._fn_step_train:
+            _, _, correct, loss = self._custom(batch)
+            return loss, correct
+        outputs, labels, loss = self._forward(batch)
+        return loss, count_correct(outputs, labels)
+
     def clear_gradients(self) -> None:
         """Set `.grad` of every parameter to None."""
         for parameter in self._parameters:

@@ -34,6 +34,7 @@ from edt_sdk.training.exchange.shared_exchange import SharedExchange
 from edt_sdk.training.exchange.strategy import Exchanges, Vectors
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved
+from edt_sdk.training.state.pickling import all_optimizers
 from edt_sdk.training.state.preallocation import space_for_state
 from edt_sdk.training.update.buffers import Buffers
 from edt_sdk.training.update.gradients import Contribution
@@ -41,6 +42,7 @@ from edt_sdk.training.update.loader import Batch
 from edt_sdk.training.update.not_a_number import LossGuard
 from edt_sdk.training.update.optimizer_step import OptimizerStep, check_step
 from edt_sdk.training.update.reports import Reports
+from edt_sdk.training.update.self_check import Fingerprints, SelfCheck
 from edt_sdk.training.update.shard import ShardOutcome, ShardRunner
 from edt_sdk.training.update.user_functions import LossFunction, Metric, Observer, StepFunction, metric_names
 
@@ -84,6 +86,7 @@ class _Computed:
     pool: Vectors
     group: Group | None
     exchange: Exchange | SharedExchange | None
+    loader: Loader
     left: bool = False
 
 
@@ -94,7 +97,8 @@ class UpdateEngine:
     whole is put into training mode. Parts that the user set to evaluation mode keep it. The optimizer may have some of
     the model's parameters. Dropout and other draws are seeded with (seed, update, shard). `clip_grad_norm` is the
     largest norm of the combined gradient. `evaluate` needs `test_order`. `mode` is "exact" or "fast", and `nan_loss`,
-    about a loss that is not finite, "warn" or "stop".
+    about a loss that is not finite, "warn" or "stop". `fingerprints` is for the self-check of mode "exact", see
+    `self_check.py`.
 
     Raises:
         Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
@@ -116,6 +120,7 @@ class UpdateEngine:
         test_order: TestOrder | None = None,
         mode: str = "exact",
         nan_loss: str = "warn",
+        fingerprints: Fingerprints = dict,
     ) -> None:
         self._device = torch.device(device)
         self._model = model
@@ -132,7 +137,8 @@ class UpdateEngine:
             model.train()
         model.to(self._device)
         if self._device.type != "cpu":
-            optimizer.load_state_dict(optimizer.state_dict())  # moves the state to the device of the parameters
+            for each in all_optimizers(optimizer):
+                each.load_state_dict(each.state_dict())  # moves the state to the device of the parameters
         self._layout = Layout(model, optimizer, self._shards)
         # All workers would log the same lines.
         if worker == 0:
@@ -163,8 +169,15 @@ class UpdateEngine:
         self._fast = mode == "fast"
         self._guard = LossGuard(stop=nan_loss == "stop")
         self._exchanges = Exchanges(self._layout, fast=self._fast)
+        self._worker = worker
+        self._self_check = SelfCheck(fingerprints)
         self._computed: _Computed | None = None
         self._space: list[Tensor] = []
+
+    @property
+    def inexact(self) -> str:
+        """Return a sentence that says why the weights depend on the number of workers, "" while nothing was found."""
+        return self._self_check.found
 
     @property
     def gradient_bytes(self) -> int:
@@ -197,7 +210,7 @@ class UpdateEngine:
         if not plan.moves and self._fast:  # this rank has nothing to add, but takes part in the all-reduce
             for section in vectors[0].sections:
                 section.zero_()
-        computed = _Computed(step, block, (), plan, vectors, pool, group, None)
+        computed = _Computed(step, block, (), plan, vectors, pool, group, None, loader)
         # Autograd sums shards of equal size. Weighted ones would need a multiplication after the user's own tensor
         # hooks. A single member then has the sum where the optimizer reads it, and needs no vector (decision 032).
         adding_up = self._fast and self._runner.leaves and len({count for count in counts if count}) == 1
@@ -298,6 +311,8 @@ class UpdateEngine:
         others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
         # All ranks see the same losses here, so all of them raise or none does.
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
+        if group.rank == 0 and not self._fast and self._self_check.due(step.update):
+            self._check_again(computed, summary.shards)
         # All data has arrived. Nothing below waits for another member, so a death cannot leave a half-applied update.
         if exchange is None:
             divisor = self._exchanges.divisor(counts)
@@ -308,6 +323,24 @@ class UpdateEngine:
         self._optimizer_step.apply(step.update, summary, combined, others)
         computed.pool.give_back(computed.vectors)
         return Committed(summary.shards, summary.pending)
+
+    def _check_again(self, computed: _Computed, shards: tuple[ShardStats, ...]) -> None:
+        """Compute a shard of this update again, while the model is as it was for all of them."""
+        step = computed.step
+        chosen = self._self_check.choose(shards, computed.block)
+        (key,) = self._order.keys(step, range(chosen.shard, chosen.shard + 1))
+        seed = derive(self._seed, "train-shard", step.update, chosen.shard)
+
+        def again() -> tuple[object, object]:
+            with preserved(), self._same_buffers():
+                return self._runner.again(computed.loader.take(key), seed=seed)
+
+        try:
+            self._self_check.compare(step.update, chosen, again, self._worker)
+        except Exception as error:  # the user's code may raise anything, and the training itself has not failed
+            log.info("A part of update %d could not be computed again for comparison: %s", step.update + 1, error)
+        if self.inexact:
+            log.warning("Not exact: %s", self.inexact)
 
     def _forget(self) -> None:
         """Discard a computed update. Vectors that transfers may still read and write are dropped with it."""

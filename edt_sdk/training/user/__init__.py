@@ -12,6 +12,7 @@ __all__ = [
     "hooks",
     "logging_hooks",
     "lr_schedule",
+    "own_state",
     "payload",
     "progress_lines",
     "scaleup",

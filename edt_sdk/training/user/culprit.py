@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 from torch import nn
+
+from edt_sdk.training.state.pickling import dumps
 
 _DEPTH = 30
 
@@ -29,7 +30,7 @@ def find_culprit(name: str, value: object) -> tuple[str, object] | None:
     seen: set[int] = set()
     for _ in range(_DEPTH):
         seen.add(id(value))
-        for part_name, part in _parts(name, value):
+        for part_name, part in parts_of(name, value):
             if id(part) not in seen and not _pickles(part):
                 name, value = part_name, part
                 break
@@ -40,13 +41,13 @@ def find_culprit(name: str, value: object) -> tuple[str, object] | None:
 
 def _pickles(value: object) -> bool:
     try:
-        cloudpickle.dumps(value)
+        dumps(value)
     except Exception:  # a __reduce__ of the user's may raise anything, and that is the answer
         return False
     return True
 
 
-def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
+def parts_of(name: str, value: object) -> Iterator[tuple[str, object]]:
     """Yield the parts of an object with their paths as the user would write them."""
     if isinstance(value, MethodType):
         yield f"{name}.__self__", value.__self__

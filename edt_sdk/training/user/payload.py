@@ -14,6 +14,7 @@ such a folder.
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import sysconfig
 import tempfile
@@ -30,6 +31,7 @@ import torch
 from torch import nn
 
 from edt_sdk.schemas.errors import EdtError, Unprocessable
+from edt_sdk.training.state import pickling
 from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.user.culprit import find_culprit
 
@@ -120,13 +122,16 @@ def dump(parts: Mapping[str, Any], roots: Sequence[Path]) -> bytes:
     """Return named objects as the content of a file, in a single pickle.
 
     Raises:
-        Unprocessable: an object cannot be pickled. The message names it.
+        Unprocessable: an object cannot be pickled, or the copy would lack a hook. The message names it.
     """
     with by_value(roots):
         try:
-            pickled: bytes = cloudpickle.dumps(dict(parts))
+            pickled = pickling.dumps(dict(parts))
+        except EdtError:
+            raise
         except Exception as error:  # pickle and user __reduce__ methods may raise anything
             raise _cannot_pickle(parts, error) from error
+        _check_hooks(parts, pickled)
     header = PayloadHeader(edt_payload=FORMAT, python=python_version(), torch=str(torch.__version__))
     return msgspec.json.encode(header) + b"\n" + pickled
 
@@ -227,6 +232,16 @@ def _check_header(line: bytes) -> None:
             hint=f"Submit from a kernel with Python {python_version()}, or run jobs in Python {header.python}.",
             python=header.python,
         )
+
+
+def _check_hooks(parts: Mapping[str, Any], pickled: bytes) -> None:
+    if "model" not in parts or "optimizer" not in parts:
+        return
+    # A copy is made only where there are hooks. The user's class may register them again when it is unpickled.
+    before = pickling.hooks(parts["model"], parts["optimizer"])
+    if before:
+        copy = pickle.loads(pickled)
+        pickling.check_hooks(before, pickling.hooks(copy["model"], copy["optimizer"]))
 
 
 def _cannot_pickle(parts: Mapping[str, Any], error: Exception) -> EdtError:

@@ -323,6 +323,8 @@ export interface IJobProgress {
   samples_per_second: number | null;
   /** The loss of the last update is NaN or infinite, for which JSON has only null. */
   not_a_number: boolean;
+  /** Why the weights depend on the number of workers, in sentences. Empty while nothing was found. */
+  inexact: string;
 }
 
 /** How a job goes on. */

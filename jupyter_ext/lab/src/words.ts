@@ -92,6 +92,9 @@ export function progressWords(view: IJobView): string {
   if (p.accuracy !== null) {
     parts.push(`accuracy ${percent(p.accuracy)}`);
   }
+  if (p.inexact) {
+    parts.push('not exact');
+  }
   if (p.test_accuracy !== null) {
     parts.push(`test accuracy ${percent(p.test_accuracy)}`);
   } else if (p.test_loss !== null) {

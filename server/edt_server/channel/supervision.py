@@ -11,7 +11,9 @@ import errno
 import logging
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
@@ -67,7 +69,7 @@ class Supervision:
         self._hosts = hosts
         self._progress: dict[str, JobProgress] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
-        self._launches: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: set[str] = set()
         # Jobs that wait for the machine to recover: the first failure, and the task that starts them again.
         self._failing: dict[str, tuple[float, asyncio.Task[None]]] = {}
@@ -97,7 +99,7 @@ class Supervision:
         await self._unwatch()
         # A launch under way is completed, so that the next server finds the identity of its process in the store. The
         # watchers that launches start in the meantime are then cancelled too.
-        await asyncio.gather(*self._launches, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._unwatch()
         await self._control.stop()
 
@@ -149,9 +151,7 @@ class Supervision:
         if job in self._failing and self._failing[job][1] is not asyncio.current_task():
             self._failing.pop(job)[1].cancel()
         self._starting.add(job)
-        task = asyncio.create_task(self._launch(job), name=f"edt launch {job}")
-        self._launches.add(task)
-        task.add_done_callback(self._launches.discard)
+        self._until_done(asyncio.create_task(self._launch(job), name=f"edt launch {job}"))
 
     def adopt(self, row: JobRow, *, stopping: str | None) -> None:
         """Take over a job of an earlier server."""
@@ -264,6 +264,11 @@ class Supervision:
 
         return await hosts.place(await self._change_until_committed(held))
 
+    def _until_done(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task that `stop` has to wait for."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _start(self, orders: wire.Launch) -> wire.ProcessIdentity:
         if self._hosts is not None:
             paths = await asyncio.to_thread(write_orders, orders)
@@ -274,6 +279,8 @@ class Supervision:
     # --- listening ----------------------------------------------------------------------------------------------------
 
     async def _on_hello(self, job: str, hello: wire.SupervisorHello) -> wire.Welcome | wire.Refused:
+        stored: list[JobProgress] = []
+
         def take(change: Change) -> wire.Welcome | wire.Refused:
             row = change.tx.job(job)
             why = _refusal(row, hello)
@@ -281,10 +288,14 @@ class Supervision:
                 return wire.Refused(why=why or "")
             if row.supervisor is None:
                 change.tx.update_job(job, supervisor=hello.identity)
+            if row.progress is not None:
+                stored.append(row.progress)
             return wire.Welcome(protocol=wire.PROTOCOL, acknowledged=row.last_report)
 
         answer = await self._change(take)
         if isinstance(answer, wire.Welcome):
+            if stored and job not in self._progress:
+                self._progress[job] = stored[0]
             self._greeted[job] = hello.attempt
             self._unheard[job] = (hello.last_report, frozenset(hello.holding))
             if job in self._heard:
@@ -338,6 +349,14 @@ class Supervision:
             self._taking.discard(job)
 
     def _on_progress(self, job: str, progress: JobProgress) -> None:
+        known = self._progress.get(job)
+        before = "" if known is None else known.inexact
+        if before:
+            # A job that was not exact once is so for good, though the next rank 0 has not seen it.
+            progress = msgspec.structs.replace(progress, inexact=before)
+        elif progress.inexact:
+            note = self._change_until_committed(lambda change: reports.store_progress(change, job, progress))
+            self._until_done(asyncio.create_task(note, name=f"edt inexact {job}"))
         self._progress[job] = progress
         self._progressed(job, progress)
 

@@ -33,9 +33,20 @@ def take(change: Change, job: str, numbered: control.Numbered, progress: JobProg
         raise Conflict(f"Report {numbered.number} of job {job} came after report {row.last_report}.", job=job)
     if not row.state.final:
         _record(change, job, row.state, numbered.report, numbered.time)
-    changes = {} if progress is None else {"progress": progress}
-    change.tx.update_job(job, last_report=numbered.number, **changes)
+    if progress is not None:
+        store_progress(change, job, progress)
+    change.tx.update_job(job, last_report=numbered.number)
     return True
+
+
+def store_progress(change: Change, job: str, progress: JobProgress) -> None:
+    """Store the newest progress. The first that says that the job is not exact becomes a line of its story."""
+    row = change.tx.job(job)
+    if row is None:
+        return
+    if progress.inexact and not (row.progress is not None and row.progress.inexact):
+        change.append(events.REMARK, job, {"text": f"Not exact. {progress.inexact}"})
+    change.tx.update_job(job, progress=progress)
 
 
 def end(change: Change, job: str, state: JobState, message: str, *, time: float | None = None) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
+from edt_sdk.schemas import events
 from edt_sdk.schemas.errors import Conflict
-from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control
 from edt_server.core.events import SlotsChanged
 from edt_server.jobs import submission
@@ -55,6 +57,16 @@ def test_a_job_grows_when_it_trains_and_gives_back_when_it_does_not(taking):
     assert outcome.allocations[taking.job].slots == ()
     _, outcome = taking.report(4, control.SlotReturned(slot=0, worker=0, exit_code=0))
     assert taking.ledger.core.leaving(taking.job) == (1,)
+
+
+def test_a_job_that_is_not_exact_is_told_so_once_and_stays_so(taking):
+    found = JobProgress(update=2, inexact="In update 2, the loss differs.")
+    for update in (2, 3):
+        progress = msgspec.structs.replace(found, update=update)
+        taking.ledger.change(lambda change, progress=progress: reports.store_progress(change, taking.job, progress))
+    assert taking.ledger.row(taking.job).progress == progress
+    remarks = [event.text for event in taking.ledger.store.events() if event.kind == events.REMARK]
+    assert remarks == ["Not exact. In update 2, the loss differs"]
 
 
 def test_versions_of_allocations_grow(taking):

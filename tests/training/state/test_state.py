@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from queue import Queue
+from typing import Any
 
 import pytest
 import torch
@@ -126,6 +127,63 @@ def test_a_joiner_gets_every_bit_and_continues_alike(name: str, staged: bool) ->
     steps(survivor, optimizer, 3)
     steps(joiner, joiners, 3)
     assert bits(joiner, joiners) == bits(survivor, optimizer)
+
+
+class Both(torch.optim.Optimizer):
+    """One optimizer around several, as people write it for Muon and AdamW, with slow weights of its own."""
+
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        parameters = [parameter for group in groups for parameter in group["params"]]
+        super().__init__(parameters, {})
+        self.first = torch.optim.SGD(groups[0]["params"], lr=0.1, momentum=0.9)
+        self.others = [torch.optim.AdamW(group["params"], lr=0.01) for group in groups[1:]]
+        self.param_groups = [group for inner in self.inner for group in inner.param_groups]
+        self.slow: dict[Tensor, Tensor] = {}
+
+    @property
+    def inner(self) -> list[torch.optim.Optimizer]:
+        return [self.first, *self.others]
+
+    def step(self, closure: None = None) -> None:
+        for inner in self.inner:
+            inner.step()
+        for parameter in (p for group in self.param_groups for p in group["params"]):
+            slow = self.slow.setdefault(parameter, parameter.detach().clone())
+            slow.lerp_(parameter.detach(), 0.5)
+            parameter.data.lerp_(slow, 0.1)
+
+
+def both(groups: list[dict[str, Any]]) -> Both:
+    return Both([{**group, "params": list(group["params"])} for group in groups])
+
+
+def test_a_joiner_gets_the_optimizers_inside_an_optimizer_and_whatever_else_it_keeps() -> None:
+    survivor, optimizer = trained(both)
+    joiner, joiners = trained(both)
+    for _ in range(2):
+        steps(joiner, joiners, 1)
+    channel = Channel()
+    transfer.send(channel, [1], state.capture(survivor, optimizer, None))
+    state.restore(transfer.receive(channel, 0, joiner, DEVICE, staged=True), joiner, joiners)
+    assert isinstance(optimizer, Both)
+    assert isinstance(joiners, Both)
+    for one, other in zip(optimizer.inner, joiners.inner, strict=True):
+        assert bits(survivor, one) == bits(joiner, other)
+        assert other.param_groups[0] is joiners.param_groups[joiners.inner.index(other)]
+    before = [parameter.detach().clone() for parameter in survivor.parameters()]
+    steps(joiner, joiners, 3)
+    assert all(map(torch.equal, before, survivor.parameters())), "the joiner shares memory with the survivor"
+    steps(survivor, optimizer, 3)
+    assert all(map(torch.equal, joiner.parameters(), survivor.parameters()))
+    assert [tensor.tolist() for tensor in joiners.slow.values()] == [t.tolist() for t in optimizer.slow.values()]
+
+
+def test_an_attribute_of_an_optimizer_that_cannot_travel_is_named() -> None:
+    model, optimizer = trained(OPTIMIZERS["sgd"])
+    optimizer.journal = threading.Lock()  # type: ignore[attr-defined]
+    with pytest.raises(Unprocessable, match=r"optimizer\.journal cannot be sent to other workers") as refused:
+        state.capture(model, optimizer, None)
+    assert "__getstate__" in refused.value.hint
 
 
 def test_nothing_is_shared_between_sender_and_receiver() -> None:

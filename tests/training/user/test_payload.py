@@ -40,6 +40,72 @@ def through(packed: Training, path: Path, roots: tuple[Path, ...] = ()) -> Train
     return payload.read(path)
 
 
+class Lookahead(torch.optim.Optimizer):
+    """Keeps another optimizer and slow weights, as the usual implementations do, without a `__getstate__`."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.inner = inner
+        super().__init__([parameter for group in inner.param_groups for parameter in group["params"]], {})
+        self.param_groups = inner.param_groups
+        self.slow = [[p.detach().clone() for p in group["params"]] for group in inner.param_groups]
+
+
+def test_an_optimizer_arrives_with_the_optimizer_inside_and_all_it_keeps(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1)
+    read = through(training(model, optimizer=Lookahead(torch.optim.Adam(model.parameters(), lr=0.2))), tmp_path / "p")
+    optimizer = read.optimizer
+    assert isinstance(optimizer, Lookahead)
+    assert optimizer.param_groups is optimizer.inner.param_groups
+    assert [id(p) for p in optimizer.param_groups[0]["params"]] == [id(p) for p in read.model.parameters()]
+    assert torch.equal(optimizer.slow[0][0], model.weight)
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.lock = threading.Lock()
+    with pytest.raises(Unprocessable, match=r"optimizer\.lock cannot be sent to the workers: it is a lock"):
+        payload.pack(training(model, optimizer=optimizer), ())
+
+
+def forgets(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """A hook, such as one that averages weights."""
+
+
+class Clamps(nn.Linear):
+    """Registers its hook again where it is unpickled."""
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        super().__setstate__(content)
+        self.weight.register_hook(torch.sign)
+
+
+def test_a_hook_that_the_workers_would_not_have_is_refused_by_its_name(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1)
+    stepping = torch.optim.SGD(model.parameters(), lr=0.1)
+    stepping.register_step_post_hook(forgets)
+    with pytest.raises(Unprocessable, match=r"optimizer\.register_step_post_hook\(forgets\) cannot be sent") as refused:
+        payload.pack(training(model, optimizer=stepping), ())
+    assert "step() of an optimizer class of your own" in refused.value.hint
+    replaced = torch.optim.SGD(model.parameters(), lr=0.1)
+    replaced.step = forgets  # type: ignore[method-assign]
+    with pytest.raises(Unprocessable, match=r"optimizer\.step = forgets cannot"):
+        payload.pack(training(model, optimizer=replaced), ())
+    for verb in ("register_hook", "register_post_accumulate_grad_hook"):
+        model = nn.Linear(2, 1)
+        getattr(model.weight, verb)(torch.sign)
+        with pytest.raises(Unprocessable, match=rf"model\.weight\.{verb}\(sign\) cannot") as refused:
+            payload.pack(training(model), ())
+        assert "clip_grad_norm" in refused.value.hint
+
+
+def test_a_hook_that_the_copy_registers_again_and_a_scheduler_s_wrapper_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    model = Clamps(2, 1)
+    model.weight.register_hook(torch.sign)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    read = through(training(model, optimizer=optimizer, lr_scheduler=scheduler), tmp_path / "p")
+    assert len(read.model.weight._backward_hooks) == 1
+    assert read.lr_scheduler.optimizer is read.optimizer
+
+
 def test_the_optimizer_holds_the_models_own_parameters(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 3, bias=False))
     model[1].weight = nn.Parameter(model[0].weight.detach().clone())

@@ -38,6 +38,12 @@ export function Header(props: { job: IJobView; taken: number; now: number }): Re
           <span>{progress}</span>
         </div>
       )}
+      {job.progress?.inexact ? (
+        <p className="jp-edt-message" role="note">
+          <span aria-hidden="true">⚠︎ </span>
+          Not exact. {job.progress.inexact}
+        </p>
+      ) : null}
       <Facts of={facts(job, now, ends)} />
       {job.reason !== null && job.reason.text !== '' && !isFinal(job.state) && (
         <div className="jp-edt-reason">
