@@ -20,14 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
+from jupyter_core.utils import ensure_async
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Float, Int, List, Unicode, default
 
 from edt_jupyter import front_ends
-from edt_jupyter.api import API, handlers
+from edt_jupyter.api import API, handlers, kernels_of
 from edt_jupyter.group_setting import GroupSettings
 from edt_jupyter.http import state_events
 from edt_jupyter.http.forwarding import Peer, introduction
+from edt_jupyter.http.identity import several_people
 from edt_jupyter.http.remote import Remote
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
@@ -88,6 +90,12 @@ class EdtApp(ExtensionApp):
     python = Unicode(
         "",
         help="Interpreter of jobs when their own does not exist here. Empty for the server's. Needs jupyter-edt.",
+    ).tag(config=True)
+    interpreters = List(
+        Unicode(),
+        help="Interpreters that users of a shared server may choose, besides its own and those of its kernels: paths, "
+        "or folders of environments such as ['/opt/envs']. Users who cannot write there cannot add one. On one "
+        "person's own server any interpreter may be chosen.",
     ).tag(config=True)
     max_upload_bytes = Int(512 << 20, min=1, help="Maximum bytes of a submitted package as sent.").tag(config=True)
     max_package_files = Int(20_000, min=1, help="Maximum files and folders of a submitted package.").tag(config=True)
@@ -287,7 +295,9 @@ class EdtApp(ExtensionApp):
 
     async def _lead(self, store: Store) -> None:
         settings = await asyncio.to_thread(self._settings)
-        opening = open_service(settings, on_state=self._on_state, store=store)
+        shared = self.serverapp is not None and several_people(self.serverapp.identity_provider)
+        listed = self._listed_interpreters if shared else None
+        opening = open_service(settings, on_state=self._on_state, store=store, listed=listed)
         self._service = await self._serving.enter_async_context(opening)
         self.log.info("edt | %s, data in %s", f"{API}/ is ready", settings.data_dir)
 
@@ -303,6 +313,11 @@ class EdtApp(ExtensionApp):
         given["data_dir"], given["runtime_dir"] = data_dir, runtime_dir(Path(jupyter_runtime_dir()), data_dir)
         given["plan"] = configured_plan(self.instance_groups, self.resource_groups)
         return Settings(**given)
+
+    async def _listed_interpreters(self) -> list[str]:
+        # Asked for each submission: a kernel may have been installed since.
+        specs = await ensure_async(self.serverapp.kernel_spec_manager.get_all_specs())
+        return [*kernels_of(specs), *self.interpreters]
 
     # --- events -------------------------------------------------------------------------------------------------------
 
