@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -29,7 +30,8 @@ from edt_jupyter.api import API, handlers, kernels_of
 from edt_jupyter.group_setting import GroupSettings
 from edt_jupyter.http import state_events
 from edt_jupyter.http.forwarding import Peer, introduction
-from edt_jupyter.http.identity import several_people
+from edt_jupyter.http.identity import hub_service, several_people
+from edt_jupyter.http.job_server import REFUSED, JobServer
 from edt_jupyter.http.remote import Remote
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
@@ -50,7 +52,11 @@ class EdtApp(ExtensionApp):
     """Elastic distributed training: the scheduler and its REST interface."""
 
     name = "edt"
-    description = "Elastic distributed training in a Jupyter Server."
+    description = """Elastic distributed training in a Jupyter Server.
+
+    `jupyter edt` is a whole Jupyter Server for one person. `jupyter edt serve` serves jobs alone, for several people or
+    as a service of a JupyterHub: no kernels, no terminals, no files.
+    """
     extension_url = f"{API}/"
     # `jupyter edt` is a server for jobs. Lab and its companions have their own commands.
     load_other_extensions = False
@@ -213,6 +219,13 @@ class EdtApp(ExtensionApp):
 
     # --- Jupyter's hooks ----------------------------------------------------------------------------------------------
 
+    def initialize(self) -> None:
+        """Add routes and settings to the server. A server that must not be a Hub's service ends here."""
+        if hub_service() and not isinstance(self.serverapp, JobServer):
+            self.log.critical(REFUSED)
+            self.exit(1)
+        super().initialize()
+
     def initialize_handlers(self) -> None:
         """Add the routes, WMLA's only in a build that has them."""
         self.handlers.extend(handlers())
@@ -343,10 +356,22 @@ class EdtApp(ExtensionApp):
         task.add_done_callback(self._tasks.discard)
 
 
+class EdtService(EdtApp):
+    """Elastic distributed training for several people: the scheduler and its REST interface, and nothing else."""
+
+    description = "Serve jobs alone, to several people: no kernels, no terminals, no files of this server."
+    serverapp_class = JobServer
+
+
 def main() -> None:
-    """Run `jupyter edt`."""
+    """Run `jupyter edt` or `jupyter edt serve`."""
+    words = sys.argv[1:]
     with contextlib.suppress(KeyboardInterrupt):
-        EdtApp.launch_instance()  # type: ignore[no-untyped-call]
+        # Not a subcommand of traitlets: the extension reads its options from the command lines of other programs too.
+        if words[:1] == ["serve"]:
+            EdtService.launch_instance(words[1:])  # type: ignore[no-untyped-call]
+        else:
+            EdtApp.launch_instance(words)  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ __all__ = [
     "authorization",
     "base",
     "forwarding",
+    "job_server",
     "peers",
     "receiving",
     "remote",

@@ -145,4 +145,3 @@ def logons(settings: dict[str, object], data_dir: str) -> Logons:
     kept = settings.setdefault("edt_wmla_logons", Logons(Path(data_dir, "control", "sessions")))
     assert isinstance(kept, Logons)
     return kept
-
