@@ -219,15 +219,11 @@ class EdtApp(ExtensionApp):
 
     # --- Jupyter's hooks ----------------------------------------------------------------------------------------------
 
-    def initialize(self) -> None:
-        """Add routes and settings to the server. A server that must not be a Hub's service ends here."""
+    def initialize_handlers(self) -> None:
+        """Add the routes, WMLA's only in a build that has them. A server that must not be a Hub's service ends here."""
         if hub_service() and not isinstance(self.serverapp, JobServer):
             self.log.critical(REFUSED)
             self.exit(1)
-        super().initialize()
-
-    def initialize_handlers(self) -> None:
-        """Add the routes, WMLA's only in a build that has them."""
         self.handlers.extend(handlers())
         # WMLA's sessions are valid only on the server that gave them, so its clients log on where the jobs run.
         if not self.remote_url and find_spec("edt_jupyter.wmla") is not None:
@@ -308,8 +304,9 @@ class EdtApp(ExtensionApp):
 
     async def _lead(self, store: Store) -> None:
         settings = await asyncio.to_thread(self._settings)
-        shared = self.serverapp is not None and several_people(self.serverapp.identity_provider)
-        listed = self._listed_interpreters if shared else None
+        server = self.serverapp
+        shared = server is not None and several_people(server.identity_provider)
+        listed = partial(self._listed_interpreters, server.kernel_spec_manager) if server and shared else None
         opening = open_service(settings, on_state=self._on_state, store=store, listed=listed)
         self._service = await self._serving.enter_async_context(opening)
         self.log.info("edt | %s, data in %s", f"{API}/ is ready", settings.data_dir)
@@ -327,9 +324,9 @@ class EdtApp(ExtensionApp):
         given["plan"] = configured_plan(self.instance_groups, self.resource_groups)
         return Settings(**given)
 
-    async def _listed_interpreters(self) -> list[str]:
+    async def _listed_interpreters(self, kernels: Any) -> list[str]:
         # Asked for each submission: a kernel may have been installed since.
-        specs = await ensure_async(self.serverapp.kernel_spec_manager.get_all_specs())
+        specs = await ensure_async(kernels.get_all_specs())
         return [*kernels_of(specs), *self.interpreters]
 
     # --- events -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ __all__ = [
     "authorization",
     "base",
     "forwarding",
+    "identity",
     "job_server",
     "peers",
     "receiving",

@@ -38,7 +38,7 @@ class JobsOnly(Authorizer):
 
     configured = Instance(Authorizer)
 
-    async def is_authorized(self, handler: JupyterHandler, user: User, action: str, resource: str) -> bool:  # type: ignore[override]  # Jupyter awaits the answer
+    async def is_authorized(self, handler: JupyterHandler, user: User, action: str, resource: str) -> bool:
         """Return whether the user may do this."""
         # "execute" listens to events. "write" would send other users states that their jobs do not have.
         ours = resource.startswith("edt:") or (resource, action) == ("events", "execute")

@@ -30,8 +30,9 @@ from edt_server.system.private_files import make_private_dir, write_private
 
 # WMLA's own tokens expire after twelve hours too.
 SECONDS = 12 * 3600
-# The sessions that one user can have at once. A script that logs on for each call must not fill the disk.
-MOST = 200
+# The sessions that one user can have at once. A script that logs on for each call must not fill the disk. One that does
+# so twice a minute ends no other session of its user early.
+MOST = 2000
 _MARK, _RANDOM = 32, 1101  # characters of the owner's mark, and bytes of the random text after it
 # All tokens have the length of the releases before: dlicmd overwrites the old token in its file and does not truncate
 # the file.
