@@ -45,7 +45,7 @@ class LocalServer:
             `"ServerApp.certfile"` it speaks https, and its clients must trust that certificate
             (REQUESTS_CA_BUNDLE).
         environ: additional environment variables for the server.
-        app: the Jupyter subcommand, "server" or "lab"; the first comes without JupyterLab and Notebook.
+        app: the Jupyter subcommand, "server", "lab" or "edt serve"; the first comes without JupyterLab and Notebook.
         leashed: when this process ends, in whatever way, the server, its kernels and its jobs are killed, and `stop`
             kills what is left of killed servers. False lets them go on.
         python: the interpreter that runs it, of an environment with jupyter-edt (default: this interpreter).
@@ -193,7 +193,7 @@ class LocalServer:
             options.setdefault("ServerApp.jpserver_extensions", dict.fromkeys(_FRONT_ENDS, False))
         root_option = ["--allow-root"] if os.geteuid() == 0 else []
         flags = [f"--{name}={value}" for name, value in options.items()]
-        return [self.python, "-m", "jupyter", self.app, *root_option, *flags]
+        return [self.python, "-m", "jupyter", *self.app.split(), *root_option, *flags]
 
     def _environment(self) -> dict[str, str]:
         own = {

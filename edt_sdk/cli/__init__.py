@@ -21,6 +21,7 @@ from importlib import import_module
 from importlib.metadata import version
 from textwrap import wrap
 
+from edt_sdk.cli.terminal import visible_output
 from edt_sdk.schemas.errors import EdtError, JobFailed, WaitTimeout
 from edt_sdk.schemas.fields import OneLineParser
 
@@ -38,6 +39,11 @@ TAKING_ARGS = ("submit", "clone", "model add", "model train", "model update")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    with visible_output():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     # Split before argparse sees the words: it would take the script's options for ours.
     own, script_args = _split(words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from edt_sdk.cli.session import Verbs, add_verb, job, show, table
+from edt_sdk.cli.terminal import print_log
 from edt_sdk.formatting.number_words import clock, zone
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 
@@ -37,7 +38,7 @@ def _run_logs(arguments: argparse.Namespace) -> None:
     chosen = {name: getattr(arguments, name) for name in ("worker", "tail", "since", "follow")}
     for line in job(arguments).log_lines(arguments.stream, **chosen):
         # Show each line at once, also through a pipe.
-        print(line, flush=arguments.follow)
+        print_log(line, flush=arguments.follow)
 
 
 def _run_metrics(arguments: argparse.Namespace) -> None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edt_sdk.cli.session import Verbs, add_verb, client
+from edt_sdk.cli.terminal import command
 from edt_sdk.display.top_view import top_lines
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState, JobView
@@ -119,8 +120,12 @@ def _paint(seen: _Seen) -> None:
     size = size if size.columns and size.lines else shutil.get_terminal_size()
     lines = seen.lines(size.columns, size.lines)
     # Lines are overwritten in place, because a cleared screen would flicker.
-    text = "".join(f"{line}{_TO_END_OF_LINE}\r\n" for line in lines[:-1]) + f"{lines[-1]}{_TO_END_OF_LINE}"
-    sys.stdout.write(f"{_HOME}{text}{_TO_END}")
+    command(_HOME)
+    for number, line in enumerate(lines):
+        command("\r\n" if number else "")
+        sys.stdout.write(line)
+        command(_TO_END_OF_LINE)
+    command(_TO_END)
     sys.stdout.flush()
 
 
@@ -145,10 +150,10 @@ def _screen() -> Iterator[_Awake]:
     }
     try:
         tty.setcbreak(sys.stdin)
-        sys.stdout.write(_ENTER)
+        command(_ENTER)
         yield awake
     finally:
-        sys.stdout.write(_LEAVE)
+        command(_LEAVE)
         sys.stdout.flush()
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
         for number, handler in signals.items():

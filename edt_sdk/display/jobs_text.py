@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from edt_sdk.display.card import done_share, progress_words, why_words
+from edt_sdk.formatting.control_characters import one_line
 from edt_sdk.formatting.number_words import duration, stamp
 from edt_sdk.formatting.tables import text_table
 from edt_sdk.formatting.text_chart import bar
@@ -127,7 +128,7 @@ def sheet(
         width: columns of the terminal. The paths and the message about a failure are not wrapped.
     """
     slots = "" if view.state.final else f", {view.slots} of at most {view.max_workers} slots"
-    lines = [f"Job {view.id} ({view.name}): {view.state.word}{slots}."]
+    lines = [f"Job {view.id} ({one_line(view.name)}): {view.state.word}{slots}."]
     for label, text, as_it_is in _facts(view, now, workers, checkpoints):
         for number, line in enumerate(text.splitlines()):
             parts = [line] if as_it_is else textwrap.wrap(line, max(20, width - _LABEL - 2)) or [""]

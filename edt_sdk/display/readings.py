@@ -14,6 +14,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
+from edt_sdk.formatting.control_characters import one_line
 from edt_sdk.formatting.number_words import clock, figures, lost_words, size, stamp
 from edt_sdk.formatting.tables import html_table, left_out, note
 from edt_sdk.pictures.parts.look import Look
@@ -194,7 +195,7 @@ class Timeline:
             counts = [f"{row['slots'].get(job) or '-':>{len(label)}}" for job, label in zip(jobs, labels, strict=True)]
             mark = " " if row.get("settled", True) else "~"
             cells = [f"{mark}{_since(row['time'] - start):>8}", *counts, f"{row['free']:>4}", f"{bar:<{bar_width}}"]
-            lines.append("  ".join([*cells, str(row.get("text") or row.get("cause") or "")]).rstrip())
+            lines.append("  ".join([*cells, one_line(str(row.get("text") or row.get("cause") or ""))]).rstrip())
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -231,7 +232,7 @@ def _or_dash(value: object) -> object:
 
 def _labels(jobs: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """Return column heads: letter and name, cut to stay narrow. Equal names get the end of the id."""
-    called = [names.get(job) or job for job in jobs]
+    called = [one_line(names.get(job) or job) for job in jobs]
     labels = []
     for at, (job, name) in enumerate(zip(jobs, called, strict=True)):
         twice = called.count(name) > 1 and name != job

@@ -11,6 +11,7 @@ from typing import Any
 
 from edt_sdk.display.card import done_share
 from edt_sdk.display.readings import Metrics, Timeline
+from edt_sdk.formatting.control_characters import one_line
 from edt_sdk.formatting.tables import text_table
 from edt_sdk.formatting.text_chart import NO_NUMBER, SPOT, bar, blocks, chart, levels, over_time
 from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed
@@ -171,4 +172,5 @@ def _in_frame(text: str) -> str:
 
 
 def _cut(name: str) -> str:
+    name = one_line(name)
     return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"

@@ -5,4 +5,4 @@ Never: knowledge of jobs.
 Read first: `number_words.py`, then `tables.py`.
 """
 
-__all__ = ["front_end", "moments", "number_words", "tables", "text_chart"]
+__all__ = ["control_characters", "front_end", "moments", "number_words", "tables", "text_chart"]

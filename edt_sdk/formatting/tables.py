@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from edt_sdk.formatting.control_characters import one_line
+
 GREY = "#8a8a8a"
 BAD = "#d1495b"
 _LEAST_LAST = 24
@@ -20,7 +22,7 @@ def text_table(
     With a `width` the columns that `dropped` names are left out, in that order, until the table fits, and lines that
     are still longer are cut. The last column may be cut to a part before another one is left out.
     """
-    cells = [list(map(str, row)) for row in (head, *rows)]
+    cells = [[one_line(str(cell)) for cell in row] for row in (head, *rows)]
     going = [name for name in dropped if name in head]
     while True:
         widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]

@@ -121,6 +121,11 @@ def wrong_use(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
 class OneLineParser(argparse.ArgumentParser):
     """A parser with errors of one line. It names what a misspelled option or verb probably means."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Python 3.14 colours help by control sequences, which `edt` shows as text (`edt_sdk/cli/terminal.py`).
+        self.color = False
+
     def error(self, message: str) -> NoReturn:
         """Print the error and end with exit code 2."""
         end = "" if message.endswith(("?", ".")) else "."

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -20,14 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
+from jupyter_core.utils import ensure_async
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Float, Int, List, Unicode, default
 
 from edt_jupyter import front_ends
-from edt_jupyter.api import API, handlers
+from edt_jupyter.api import API, handlers, kernels_of
 from edt_jupyter.group_setting import GroupSettings
 from edt_jupyter.http import state_events
 from edt_jupyter.http.forwarding import Peer, introduction
+from edt_jupyter.http.identity import hub_service, several_people
+from edt_jupyter.http.job_server import REFUSED, JobServer
 from edt_jupyter.http.remote import Remote
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
@@ -48,7 +52,11 @@ class EdtApp(ExtensionApp):
     """Elastic distributed training: the scheduler and its REST interface."""
 
     name = "edt"
-    description = "Elastic distributed training in a Jupyter Server."
+    description = """Elastic distributed training in a Jupyter Server.
+
+    `jupyter edt` is a whole Jupyter Server for one person. `jupyter edt serve` serves jobs alone, for several people or
+    as a service of a JupyterHub: no kernels, no terminals, no files.
+    """
     extension_url = f"{API}/"
     # `jupyter edt` is a server for jobs. Lab and its companions have their own commands.
     load_other_extensions = False
@@ -88,6 +96,12 @@ class EdtApp(ExtensionApp):
     python = Unicode(
         "",
         help="Interpreter of jobs when their own does not exist here. Empty for the server's. Needs jupyter-edt.",
+    ).tag(config=True)
+    interpreters = List(
+        Unicode(),
+        help="Interpreters that users of a shared server may choose, besides its own and those of its kernels: paths, "
+        "or folders of environments such as ['/opt/envs']. Users who cannot write there cannot add one. On one "
+        "person's own server any interpreter may be chosen.",
     ).tag(config=True)
     max_upload_bytes = Int(512 << 20, min=1, help="Maximum bytes of a submitted package as sent.").tag(config=True)
     max_package_files = Int(20_000, min=1, help="Maximum files and folders of a submitted package.").tag(config=True)
@@ -206,7 +220,10 @@ class EdtApp(ExtensionApp):
     # --- Jupyter's hooks ----------------------------------------------------------------------------------------------
 
     def initialize_handlers(self) -> None:
-        """Add the routes, WMLA's only in a build that has them."""
+        """Add the routes, WMLA's only in a build that has them. A server that must not be a Hub's service ends here."""
+        if hub_service() and not isinstance(self.serverapp, JobServer):
+            self.log.critical(REFUSED)
+            self.exit(1)
         self.handlers.extend(handlers())
         # WMLA's sessions are valid only on the server that gave them, so its clients log on where the jobs run.
         if not self.remote_url and find_spec("edt_jupyter.wmla") is not None:
@@ -287,7 +304,10 @@ class EdtApp(ExtensionApp):
 
     async def _lead(self, store: Store) -> None:
         settings = await asyncio.to_thread(self._settings)
-        opening = open_service(settings, on_state=self._on_state, store=store)
+        server = self.serverapp
+        shared = server is not None and several_people(server.identity_provider)
+        listed = partial(self._listed_interpreters, server.kernel_spec_manager) if server and shared else None
+        opening = open_service(settings, on_state=self._on_state, store=store, listed=listed)
         self._service = await self._serving.enter_async_context(opening)
         self.log.info("edt | %s, data in %s", f"{API}/ is ready", settings.data_dir)
 
@@ -303,6 +323,11 @@ class EdtApp(ExtensionApp):
         given["data_dir"], given["runtime_dir"] = data_dir, runtime_dir(Path(jupyter_runtime_dir()), data_dir)
         given["plan"] = configured_plan(self.instance_groups, self.resource_groups)
         return Settings(**given)
+
+    async def _listed_interpreters(self, kernels: Any) -> list[str]:
+        # Asked for each submission: a kernel may have been installed since.
+        specs = await ensure_async(kernels.get_all_specs())
+        return [*kernels_of(specs), *self.interpreters]
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -328,10 +353,22 @@ class EdtApp(ExtensionApp):
         task.add_done_callback(self._tasks.discard)
 
 
+class EdtService(EdtApp):
+    """Elastic distributed training for several people: the scheduler and its REST interface, and nothing else."""
+
+    description = "Serve jobs alone, to several people: no kernels, no terminals, no files of this server."
+    serverapp_class = JobServer
+
+
 def main() -> None:
-    """Run `jupyter edt`."""
+    """Run `jupyter edt` or `jupyter edt serve`."""
+    words = sys.argv[1:]
     with contextlib.suppress(KeyboardInterrupt):
-        EdtApp.launch_instance()  # type: ignore[no-untyped-call]
+        # Not a subcommand of traitlets: the extension reads its options from the command lines of other programs too.
+        if words[:1] == ["serve"]:
+            EdtService.launch_instance(words[1:])  # type: ignore[no-untyped-call]
+        else:
+            EdtApp.launch_instance(words)  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

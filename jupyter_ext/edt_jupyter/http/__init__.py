@@ -9,6 +9,8 @@ __all__ = [
     "authorization",
     "base",
     "forwarding",
+    "identity",
+    "job_server",
     "peers",
     "receiving",
     "remote",

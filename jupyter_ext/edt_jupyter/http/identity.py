@@ -36,6 +36,22 @@ def identifies(provider: IdentityProvider) -> bool:
     return any(getattr(type(provider), name).__module__ != own for name in _IDENTIFYING)
 
 
+def several_people(provider: IdentityProvider) -> bool:
+    """Return True when people with names of their own share this server.
+
+    The server that a Hub started for a user is that user's own: a kernel of it runs any program anyway.
+    """
+    return identifies(provider) and (hub_service() or not os.environ.get("JUPYTERHUB_USER"))
+
+
+def hub_service() -> bool:
+    """Return True in a service of a JupyterHub, False in a user's server."""
+    # The Hub sets a name for the services that it starts. A service that is started otherwise has no user.
+    named = "JUPYTERHUB_SERVICE_NAME" in os.environ
+    reached = bool(os.environ.get("JUPYTERHUB_SERVICE_PREFIX") and os.environ.get("JUPYTERHUB_API_TOKEN"))
+    return reached and (named or not os.environ.get("JUPYTERHUB_USER"))
+
+
 def account() -> str:
     """Return the account the server runs as, or its number. The environment is not trusted for this."""
     try:

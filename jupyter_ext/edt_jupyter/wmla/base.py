@@ -28,7 +28,7 @@ class WmlaHandler(EdtHandler):
     """Base of every handler for WMLA's clients."""
 
     _shown: Credentials | None = None
-    _session: tuple[str, str] | None = None  # what a logon would seal: the kind, and the token or user
+    _session: tuple[str, str] | None = None  # what a logon would keep: the kind, and the token or user
 
     # --- identifying the user -----------------------------------------------------------------------------------------
 
@@ -94,16 +94,19 @@ class WmlaHandler(EdtHandler):
 
     @property
     def logons(self) -> sessions.Logons:
-        """Return the records of valid and ended logons."""
+        """Return the correct password and the sessions."""
         return sessions.logons(self.settings, str(self.extensionapp.data_dir))
+
+    @property
+    def session_key(self) -> str:
+        """Return the key of all sessions."""
+        return sessions.signing_key(self.extension.secret, self.identity_provider)
 
     def _by_session(self, token: str) -> bool:
         """Return True when this is a session of ours. An ended session gives no access."""
-        found = sessions.unseal(sessions.signing_key(self.extension.secret, self.identity_provider), token)
-        if found is None:
+        if not sessions.is_session(token):
             return False
-        # A logoff is known to all servers over the data folder, also after a restart.
-        if token not in self.logons.ended:
+        if found := self.logons.sessions.read(self.session_key, token):
             kind, value = found
             (self._by_user if kind == USER else self._by_token)(value)
         # Also for an ended session: its token must not be tried as a token of Jupyter after that.
@@ -131,8 +134,10 @@ class WmlaHandler(EdtHandler):
     def _why_not(self) -> str:
         if self._shown is None:
             return "Log on with Basic, whose password is the server's token, or send X-Auth-Token."
-        what = {"basic": "password is neither the server's token nor its password", "cookie": "session is over"}
-        return f"The {what.get(self._shown.kind, 'token is wrong, or its session is over')}."
+        if self._shown.kind == "basic":
+            return "The password is neither the server's token nor its password."
+        what = "session" if self._shown.kind == "cookie" else "token is wrong, or its session"
+        return f"The {what} is over. Log on again: a session ends after 12 hours, at its logoff, and at some upgrades."
 
     # --- out ----------------------------------------------------------------------------------------------------------
 

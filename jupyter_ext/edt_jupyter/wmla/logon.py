@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.base import USER, WmlaHandler
 from edt_jupyter.wmla.credentials import COOKIE
@@ -10,15 +13,16 @@ from edt_jupyter.wmla.credentials import COOKIE
 class _AnsweredHere(WmlaHandler):
     async def forwarded(self) -> bool:
         """Never forward: this server identifies the user."""
-        # Any server over the data folder can seal a session, because all share the key (docs/decisions/020).
+        # Any server over the data folder can open and end a session, because all share the folder and the key
+        # (docs/decisions/020).
         return False
 
-    def _open_session(self) -> str:
+    async def _open_session(self) -> str:
         """Return a token for this user, and set it as a cookie."""
-        # A user with Jupyter's own cookie sent no credential to seal, so the user's name is sealed.
+        # A user with Jupyter's own cookie sent no credential to keep, so the user's name is kept.
         kind, value = self._session or (USER, self.identity_provider.user_to_cookie(self.current_user))
-        key = sessions.signing_key(self.extension.secret, self.identity_provider)
-        token = sessions.seal(key, kind, value)
+        opening = partial(self.logons.sessions.open, self.session_key, self._name(), kind, value)
+        token = await asyncio.to_thread(opening)
         secure = self.request.protocol == "https"
         # No page's script may read it, and no other site may send it (docs/decisions/020).
         self.set_cookie(COOKIE, token, path=self.base_url, httponly=True, samesite="Strict", secure=secure)
@@ -32,7 +36,7 @@ class LogonHandler(_AnsweredHere, path="/logon", resource="edt:cluster"):
         """Return a token for later requests, also as a cookie."""
         # A GET, as all clients send it. 1.2.x's notebooks read the status only and repeat Basic with every call, 2.x's
         # read the token, and one script relies on the cookie (docs/decisions/020).
-        self.reply({"accessToken": self._open_session(), "username": self._name()})
+        self.reply({"accessToken": await self._open_session(), "username": self._name()})
 
 
 class _LogoffHandler(_AnsweredHere, path="/logoff", resource="edt:cluster"):
@@ -40,7 +44,7 @@ class _LogoffHandler(_AnsweredHere, path="/logoff", resource="edt:cluster"):
 
     async def post(self) -> None:
         """End the session."""
-        if self._shown is not None:
-            self.logons.ended.add(self._shown.secret)
+        if self._shown is not None and sessions.is_session(self._shown.secret):
+            self.logons.sessions.end(self.session_key, self._shown.secret)
         self.clear_cookie(COOKIE, path=self.base_url)
         self.reply({"message": "Logged off."})

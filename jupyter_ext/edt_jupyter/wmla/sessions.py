@@ -1,23 +1,22 @@
-"""Logons: check a client's password, and give the token of a session, which stands for a logon for twelve hours.
+"""Logons: check a client's password, and keep the session of a logon, which lasts for twelve hours.
 
 A Basic password is a Jupyter token or the server's password. Checking a password takes its hash function's time, so a
 correct password is remembered as a keyed digest, while this process lives and the password is not changed. Wrong ones
 are checked one at a time: guessing is slow and delays no other user.
 
-Tornado signs a token with a key that all servers over one data folder share, and that changes with the server's
-password. So a token survives a restart, and no list of tokens is kept.
+A client gets random text. The credential of its logon stays in a file, in the folder that all servers over one data
+folder share. So a session survives a restart, holds on each of these servers, and ends with its file.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import time
 from pathlib import Path
@@ -25,16 +24,19 @@ from pathlib import Path
 from jupyter_server.auth import IdentityProvider, User
 from jupyter_server.auth.identity import PasswordIdentityProvider
 from jupyter_server.base.handlers import JupyterHandler
-from tornado.web import create_signed_value, decode_signed_value
 
 from edt_sdk.schemas.errors import ServerUnreachable
-from edt_server.system.private_files import make_private_dir
+from edt_server.system.private_files import make_private_dir, write_private
 
 # WMLA's own tokens expire after twelve hours too.
 SECONDS = 12 * 3600
-_DAY = 86_400
-_NAME = "edt-wmla"
-_LENGTH = 768  # of the signed text, longer only for a Jupyter token or user name that does not fit
+# The sessions that one user can have at once. A script that logs on for each call must not fill the disk. One that does
+# so twice a minute ends no other session of its user early.
+MOST = 2000
+_MARK, _RANDOM = 32, 1101  # characters of the owner's mark, and bytes of the random text after it
+# All tokens have the length of the releases before: dlicmd overwrites the old token in its file and does not truncate
+# the file.
+_TOKEN = re.compile(rf"[0-9a-f]{{{_MARK}}}[A-Za-z0-9_-]{{{_RANDOM * 4 // 3}}}")
 
 
 def signing_key(secret: str, provider: IdentityProvider) -> str:
@@ -45,59 +47,80 @@ def signing_key(secret: str, provider: IdentityProvider) -> str:
     return provider.cookie_secret_hook(mac).hexdigest()
 
 
-def seal(key: str, kind: str, value: str) -> str:
-    """Return a token for a credential. `kind` names the kind of `value`."""
-    nonce = secrets.token_hex(8)  # two logons within a second are two sessions, each with an end of its own
-    # All tokens get one length: dlicmd overwrites the old token in its file and does not truncate the file.
-    room = -len(json.dumps([kind, value, nonce, ""])) % _LENGTH
-    signed = create_signed_value(key, _NAME, json.dumps([kind, value, nonce, " " * room]))
-    return base64.urlsafe_b64encode(signed).decode().rstrip("=")
+class Sessions:
+    """The sessions that have not ended: a file for each, with the credential of its logon.
 
-
-def unseal(key: str, token: str) -> tuple[str, str] | None:
-    """Return the sealed kind and value, None for an expired token, or one of another origin."""
-    try:
-        # Without `validate` foreign characters are skipped, and a session that was logged off would be valid again
-        # under another spelling, with a hash that no file has.
-        signed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    plain = decode_signed_value(key, _NAME, signed, max_age_days=SECONDS / _DAY)
-    if plain is None:
-        return None
-    kind, value, *_ = json.loads(plain)
-    return kind, value
-
-
-class Ended:
-    """The sessions that were logged off before they expired: a file for each, named after the session's hash.
-
-    The folder is shared by all servers over one data folder, so that a logoff holds on each of them, also after a
-    restart. A file contains nothing. Its time is the time of the logoff.
+    The name of a file and what encrypts it come from the token, which no server keeps, and from the key, which changes
+    with the server's password. So the folder alone gives no credential, and a new password ends all sessions.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def add(self, token: str) -> None:
-        """Record that this session has ended."""
+    def open(self, key: str, owner: str, kind: str, value: str) -> str:
+        """Return the token of a new session with a credential of `kind`. The oldest of too many of one owner ends."""
         make_private_dir(self._folder)
-        now = time.time()
-        for mark in self._folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # another server may remove it at the same time
-                if mark.stat().st_mtime < now - SECONDS:
-                    mark.unlink()
-        (self._folder / _mark(token)).touch(mode=0o600)
+        mark = _mac(key, owner)[: _MARK // 2].hex()
+        self._clean(mark)
+        token = mark + secrets.token_urlsafe(_RANDOM)
+        path, pad = self._place(key, token)
+        write_private(path, _crypt(pad, json.dumps([kind, value, time.time() + SECONDS]).encode()))
+        return token
 
-    def __contains__(self, token: str) -> bool:
-        return (self._folder / _mark(token)).exists()
+    def read(self, key: str, token: str) -> tuple[str, str] | None:
+        """Return the kind and value of a session's credential, None for a session that has ended."""
+        path, pad = self._place(key, token)
+        try:
+            kind, value, ends = json.loads(_crypt(pad, path.read_bytes()))
+        except (FileNotFoundError, ValueError):
+            return None
+        return (kind, value) if time.time() < ends else None
+
+    def end(self, key: str, token: str) -> None:
+        """End the session, on all servers over the data folder. The credential is gone then."""
+        self._place(key, token)[0].unlink(missing_ok=True)
+
+    def _clean(self, mark: str) -> None:
+        """Remove what has expired, and the owner's oldest sessions, so that there is room for one more."""
+        over = time.time() - SECONDS
+        own: list[tuple[float, Path]] = []
+        for path in self._folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another server may remove it at the same time
+                written = path.stat().st_mtime
+                if written < over:
+                    path.unlink()
+                elif path.name.startswith(mark):
+                    own.append((written, path))
+        for _, path in sorted(own)[: max(0, len(own) - MOST + 1)]:
+            path.unlink(missing_ok=True)
+
+    def _place(self, key: str, token: str) -> tuple[Path, bytes]:
+        """Return the file of a session, and the key of its content."""
+        digest = _mac(key, token)
+        return self._folder / f"{token[:_MARK]}-{digest[:32].hex()}", digest[32:]
+
+
+def is_session(token: str) -> bool:
+    """Return True for a token that has the form of a session's."""
+    # Checked before a part of the token becomes a part of a file's name.
+    return _TOKEN.fullmatch(token) is not None
+
+
+def _mac(key: str, text: str) -> bytes:
+    return hmac.new(key.encode(), text.encode(), hashlib.sha512).digest()
+
+
+def _crypt(pad: bytes, data: bytes) -> bytes:
+    """Encrypt or decrypt by a stream of bytes. Each session has a stream of its own, used for one file only."""
+    stream = hashlib.shake_256(pad).digest(len(data))
+    return bytes(a ^ b for a, b in zip(data, stream, strict=True))
 
 
 class Logons:
-    """The state of logons: the correct password in this process, and the ended sessions in a shared folder."""
+    """The state of logons: the correct password in this process, and the sessions in a shared folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.ended = Ended(folder)
+        self.sessions = Sessions(folder)
         self._key = os.urandom(32)
         self._right: set[bytes] = set()
         self._one = asyncio.Lock()
@@ -120,10 +143,6 @@ class Logons:
 
 def logons(settings: dict[str, object], data_dir: str) -> Logons:
     """Return the web application's instance, made when first needed. `data_dir` is the folder that servers share."""
-    kept = settings.setdefault("edt_wmla_logons", Logons(Path(data_dir, "control", "ended-sessions")))
+    kept = settings.setdefault("edt_wmla_logons", Logons(Path(data_dir, "control", "sessions")))
     assert isinstance(kept, Logons)
     return kept
-
-
-def _mark(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()

@@ -32,6 +32,7 @@ from edt_server.service.speeds import SpeedMeter
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreError
 from edt_server.system.device_claims import DeviceClaims
+from edt_server.system.interpreters import Listed
 from edt_server.system.pauses import spare_what_is_here
 from edt_server.system.private_files import make_private_dir
 from edt_server.system.processes import identify, is_alive
@@ -46,7 +47,11 @@ LOOK_AT_DEVICES = 1.0  # seconds between two looks at the GPUs that other stores
 
 @asynccontextmanager
 async def open_service(
-    settings: Settings, *, on_state: StateListener | None = None, store: Store | None = None
+    settings: Settings,
+    *,
+    on_state: StateListener | None = None,
+    store: Store | None = None,
+    listed: Listed | None = None,
 ) -> AsyncIterator[Service]:
     """Open the store, find the slots, adopt the jobs that live.
 
@@ -56,6 +61,7 @@ async def open_service(
         store: an open store owned by the caller (leader mode, see `leadership/`). None opens the configured one, under
             a lock that keeps a second service out of the data folder (single-server mode). ServerUnreachable when
             another service has the lock.
+        listed: callback that returns the interpreters that users may choose, besides the default. None for any.
     """
     async with AsyncExitStack() as stack:
         if store is None:
@@ -129,7 +135,7 @@ async def open_service(
         stack.push_async_callback(clock.stop)
         effects = Effects(supervision, clock, hub, rates, speeds, on_state)
         writer.follow(effects.act)
-        parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living
+        parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living, listed
         service = Service(settings, sharing, hub, threads, writer, *parts)
         # After `writer.follow`: a report that arrives now already has its effects.
         await supervision.start()

@@ -45,7 +45,7 @@ from edt_server.service.validations import Validations
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreError
 from edt_server.system.device_claims import DeviceClaims
-from edt_server.system.interpreters import Interpreter, Interpreters
+from edt_server.system.interpreters import Interpreter, Interpreters, Listed
 
 T = TypeVar("T")
 
@@ -60,6 +60,7 @@ class Service:
         threads_per_slot: for jobs that do not choose.
         _uncommitted: submissions with a commit in doubt.
         _living: ids of the jobs that have not ended, kept up to date by `Effects`.
+        _listed: the interpreters that users may choose, None for any.
     """
 
     settings: Settings
@@ -74,11 +75,12 @@ class Service:
     _timeline: TimelineFeed
     _uncommitted: UncommittedSubmissions
     _living: Set[str]
+    _listed: Listed | None
 
     def __post_init__(self) -> None:
         self._ledger = self._writer.ledger
         self._deleting: set[str] = set()
-        self._interpreters = Interpreters(self.settings.interpreter, self.settings.job_environ)
+        self._interpreters = Interpreters(self.settings.interpreter, self.settings.job_environ, self._listed)
         self._rows = LatestRows(self._writer)
         self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
         self.catalogue = Catalogue(self)
@@ -196,6 +198,8 @@ class Service:
     async def forecast(self, user: str, spec: JobSpec) -> Forecast:
         """Return when such a job would start if the user submitted it now. Changes nothing."""
         spec.check()
+        # What a submission refuses, its preview refuses too.
+        await self._interpreters.choose(spec)
         now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
         return await asyncio.to_thread(forecast.forecast, now, self._rates.ends(), user, spec)
 

@@ -2,14 +2,18 @@
 
 An interpreter is asked once for its version and whether it has `edt_sdk`. The answer is kept in a cache until its file
 changes. No code of the job runs for this, and a program that a user names sees no more of the server than a job does.
+
+The server runs the program that it asks. So where it serves several people they choose among interpreters that the
+administrator has installed, and no other program is run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +25,10 @@ import importlib.util, sys
 print("%d.%d" % sys.version_info[:2], importlib.util.find_spec("edt_sdk") is not None)
 """
 _LIMIT = 30.0
+_NAMED = 6
+_PYTHON = re.compile(r"python[\d.]*")
+
+Listed = Callable[[], Awaitable[Iterable[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +41,22 @@ class Interpreter:
 
 
 class Interpreters:
-    """The interpreters asked so far, which see `environ`. `default` is for jobs without one that exists here."""
+    """The interpreters asked so far, which see `environ`. `default` is for jobs without one that exists here.
 
-    def __init__(self, default: str, environ: Mapping[str, str]) -> None:
+    Users choose among `default` and what `listed` returns: interpreters, and folders of environments. Without `listed`
+    they may name any program.
+    """
+
+    def __init__(self, default: str, environ: Mapping[str, str], listed: Listed | None = None) -> None:
         self._default = default
         self._environ = environ
+        self._listed = listed
         self._known: dict[tuple[str, float], Interpreter] = {}
 
     async def choose(self, spec: JobSpec) -> Interpreter:
         """Return the interpreter that `spec` will run in. Unprocessable when the job cannot run there."""
         named = await asyncio.to_thread(_usable, spec.python)
+        await self._check_listed(named)
         chosen = await self._ask(named or self._default)
         if spec.python_version and _minor(spec.python_version) != chosen.version:
             raise Unprocessable(
@@ -60,9 +74,26 @@ class Interpreters:
             )
         return chosen
 
+    async def _check_listed(self, named: str | None) -> None:
+        """Raise Unprocessable for an interpreter that this server does not offer."""
+        if named is None or named == self._default or self._listed is None:
+            return
+        listed = list(await self._listed())
+        if not await asyncio.to_thread(lambda: any(_belongs(named, each) for each in listed)):
+            there = list(dict.fromkeys([self._default, *listed]))
+            more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+            raise Unprocessable(
+                f"Jobs of this server do not run in {named}. They may run in {', '.join(there[:_NAMED])}{more}.",
+                hint="Choose one of these (`edt interpreters` lists them), or ask the administrator of the server to "
+                "add it to c.EdtApp.interpreters.",
+                field="python",
+            )
+
     async def those(self, paths: Iterable[str]) -> list[Interpreter]:
-        """Return the default and the interpreters of these paths that exist and answer, each once, in their order."""
-        there = [path for path in paths if await asyncio.to_thread(_usable, path)]
+        """Return the default, these and the listed interpreters that exist and answer, each once, in their order."""
+        listed = [] if self._listed is None else list(await self._listed())
+        named = [*paths, *await asyncio.to_thread(lambda: [path for each in listed for path in _pythons(each)])]
+        there = [path for path in named if await asyncio.to_thread(_usable, path)]
         asked = [self._ask(path) for path in dict.fromkeys([self._default, *there])]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         wrong = [each for each in answers if isinstance(each, BaseException) and not isinstance(each, Unprocessable)]
@@ -109,6 +140,31 @@ async def _question(path: str, environ: Mapping[str, str]) -> Interpreter:
 def _usable(path: str | None) -> str | None:
     """Return `path` when it is a program on this host: the submitter's kernel may run elsewhere."""
     return path if path and os.path.isabs(path) and Path(path).is_file() and os.access(path, os.X_OK) else None
+
+
+def _belongs(path: str, listed: str) -> bool:
+    """Return whether `path` is the listed interpreter under one of its names, or in the listed folder."""
+    place = _placed(path)
+    if os.path.isdir(listed):
+        return place.is_relative_to(os.path.realpath(listed))
+    other = _placed(listed)
+    same = place.name == other.name or (_PYTHON.fullmatch(place.name) and _PYTHON.fullmatch(other.name))
+    return bool(same) and place.parent == other.parent
+
+
+def _placed(path: str) -> Path:
+    """Return the path with the real path of its folder."""
+    # The last part stays: in a virtual environment it is a link to a Python with which any user can make another one.
+    folder, name = os.path.split(path)
+    return Path(os.path.realpath(folder), name)
+
+
+def _pythons(listed: str) -> list[str]:
+    """Return the interpreter itself, or those of the environments in the folder. Blocks."""
+    if not os.path.isdir(listed):
+        return [listed]
+    found = [Path(listed, "bin", "python"), *sorted(Path(listed).glob("*/bin/python"))]
+    return [str(each) for each in found]
 
 
 def _minor(version: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import time
 from types import SimpleNamespace
 
@@ -12,9 +13,10 @@ import pytest
 from jupyter_server.auth import passwd
 from jupyter_server.auth.identity import PasswordIdentityProvider
 from tornado.httpclient import HTTPClientError
+from tornado.web import create_signed_value
 
 from edt_jupyter.wmla import sessions
-from edt_jupyter.wmla.sessions import SECONDS, Ended
+from edt_jupyter.wmla.sessions import SECONDS, Sessions
 
 DLI = "platform/rest/deeplearning/v1"
 LOGON = "auth/v1/logon"
@@ -120,27 +122,42 @@ async def test_a_logoff_ends_one_session(ask, token):
     assert (await ask("GET", f"{DLI}/conf", {"X-Auth-Token": second})).status == 200
 
 
-async def test_a_logoff_is_known_to_every_server_over_the_data_folder(ask, token, jp_serverapp, tmp_path):
+async def test_a_session_shows_nothing_of_its_credential(ask, token):
+    answer = await ask("GET", LOGON, basic(token))
+    session = answer.json["accessToken"]
+    # Earlier releases gave base64 of base64.
+    once = readings(session.encode())
+    twice = [each for text in once for part in re.findall(rb"[\w-]{40,}", text) for each in readings(part)]
+    assert not any(token.encode() in text for text in (session.encode(), *once, *twice))
+
+
+def readings(text):
+    """What base64 makes of the text, wherever it begins."""
+    return [base64.urlsafe_b64decode(text[at : at + (len(text) - at) // 4 * 4]) for at in range(4)]
+
+
+async def test_a_session_survives_a_restart_and_a_logoff_takes_its_credential(ask, token, jp_serverapp, tmp_path):
     session = (await ask("GET", LOGON, basic(token))).json["accessToken"]
-    await ask("POST", "auth/v1/logoff", {"Authorization": f"Bearer {session}"}, body=b"")
-    folder = tmp_path / "edt" / "control" / "ended-sessions"
-    (mark,) = folder.iterdir()
-    assert session not in mark.name
-    assert (mark.stat().st_size, mark.stat().st_mode & 0o77, folder.stat().st_mode & 0o77) == (0, 0, 0)
+    folder = tmp_path / "edt" / "control" / "sessions"
+    (file,) = folder.iterdir()
+    assert session not in file.name
+    assert token.encode() not in file.read_bytes()
+    assert (file.stat().st_mode & 0o77, folder.stat().st_mode & 0o77) == (0, 0)
     # Another process, or this one after a restart, remembers nothing but the folder.
+    jp_serverapp.web_app.settings.pop("edt_wmla_logons")
+    assert (await ask("GET", f"{DLI}/conf", {"X-Auth-Token": session})).status == 200
+    await ask("POST", "auth/v1/logoff", {"Authorization": f"Bearer {session}"}, body=b"")
+    assert list(folder.iterdir()) == []
     jp_serverapp.web_app.settings.pop("edt_wmla_logons")
     assert (await ask("GET", f"{DLI}/conf", {"X-Auth-Token": session})).status == 401
 
 
-def test_marks_of_sessions_that_are_over_anyway_go(tmp_path):
-    ended = Ended(tmp_path / "ended")
-    ended.add("old")
-    (mark,) = (tmp_path / "ended").iterdir()
-    long_ago = time.time() - SECONDS - 1
-    os.utime(mark, (long_ago, long_ago))
-    ended.add("new")
-    assert "new" in ended
-    assert "old" not in ended
+async def test_a_session_of_the_release_before_is_asked_to_log_on_again(ask, token, jp_serverapp, edt):
+    key = sessions.signing_key(edt.secret, jp_serverapp.identity_provider)
+    signed = create_signed_value(key, "edt-wmla", json.dumps(["token", token, "nonce", " " * 600]))
+    before = base64.urlsafe_b64encode(signed).decode().rstrip("=")
+    answer = await ask("GET", f"{DLI}/conf", {"Authorization": f"Bearer {before}"})
+    assert (answer.status, "Log on again" in answer.text) == (401, True)
 
 
 MARKS = [
@@ -223,26 +240,52 @@ class TestWithAPassword:
         assert (await ask("GET", LOGON, basic("another"))).status == 200
 
 
-class TestTokens:
+class TestSessions:
     KEY = "00" * 32
 
-    def test_have_one_length(self):
+    @pytest.fixture
+    def kept(self, tmp_path):
+        return Sessions(tmp_path / "sessions")
+
+    def test_have_tokens_of_the_length_of_the_releases_before(self, kept):
         """dlicmd writes a new one over the old one without shortening its file."""
-        values = ["", "short", "x" * 500, '{"username": "ann"}', "Ünïcødé" * 10]
-        assert len({len(sessions.seal(self.KEY, "token", value)) for value in values}) == 1
-        assert all(sessions.unseal(self.KEY, sessions.seal(self.KEY, "user", v)) == ("user", v) for v in values)
+        for value in ("", "short", "x" * 500, '{"username": "ann"}', "Ünïcødé" * 10):
+            token = kept.open(self.KEY, "ann", "user", value)
+            assert (len(token), sessions.is_session(token)) == (1500, True)
+            assert kept.read(self.KEY, token) == ("user", value)
 
-    def test_of_another_server_or_damaged_are_none(self):
-        sealed = sessions.seal(self.KEY, "token", "abc")
-        assert sessions.unseal("11" * 32, sealed) is None
-        assert sessions.unseal(self.KEY, sealed[:-8] + "AAAAAAAA") is None
-        assert sessions.unseal(self.KEY, "not base64 §") is None
-        assert sessions.unseal(self.KEY, "") is None
+    def test_of_another_key_or_changed_are_none(self, kept):
+        token = kept.open(self.KEY, "ann", "token", "abc")
+        assert kept.read("11" * 32, token) is None
+        assert kept.read(self.KEY, token[:-8] + "AAAAAAAA") is None
+        assert not any(map(sessions.is_session, ("", "not base64 §", token + "\n", "/" + token[1:], token[:-1] + "§")))
 
-    def test_are_over_after_twelve_hours(self, monkeypatch):
-        import time
+    def test_a_damaged_file_is_none(self, kept, tmp_path):
+        token = kept.open(self.KEY, "ann", "token", "abc")
+        (file,) = (tmp_path / "sessions").iterdir()
+        file.write_bytes(b"x" * file.stat().st_size)
+        assert kept.read(self.KEY, token) is None
 
-        sealed = sessions.seal(self.KEY, "token", "abc")
+    def test_are_over_after_twelve_hours(self, kept, tmp_path, monkeypatch):
+        token = kept.open(self.KEY, "ann", "token", "abc")
         now = time.time()
-        monkeypatch.setattr(time, "time", lambda: now + sessions.SECONDS + 60)
-        assert sessions.unseal(self.KEY, sealed) is None
+        monkeypatch.setattr(time, "time", lambda: now + SECONDS - 60)
+        assert kept.read(self.KEY, token) is not None
+        monkeypatch.setattr(time, "time", lambda: now + SECONDS + 60)
+        assert kept.read(self.KEY, token) is None
+        # The next logon, of any user, removes the file.
+        kept.open(self.KEY, "bob", "token", "abc")
+        assert len(list((tmp_path / "sessions").iterdir())) == 1
+
+    def test_too_many_of_one_user_end_the_oldest(self, kept, tmp_path, monkeypatch):
+        monkeypatch.setattr(sessions, "MOST", 3)
+        theirs = kept.open(self.KEY, "bob", "token", "bob's")
+        first = kept.open(self.KEY, "ann", "token", "first")
+        (file,) = (tmp_path / "sessions").glob(f"{first[:32]}-*")
+        os.utime(file, (time.time() - 60, time.time() - 60))
+        second = kept.open(self.KEY, "ann", "token", "second")
+        for _ in range(2):
+            kept.open(self.KEY, "ann", "token", "more")
+        read = [kept.read(self.KEY, each) is not None for each in (theirs, first, second)]
+        assert read == [True, False, True]
+        assert len(list((tmp_path / "sessions").iterdir())) == 4
