@@ -25,7 +25,7 @@ RESOURCE_GROUPS = "resource-groups"
 class PlanClient(ServerSession):
     """A client for the plan of a server.
 
-    A change raises NotAllowed when the server's authorizer does not let this user administer.
+    A change raises NotAllowed for a user who is no admin of the server (`c.EdtApp.admins`).
     """
 
     def plan(self) -> PlanAsRead:

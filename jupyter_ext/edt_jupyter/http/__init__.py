@@ -9,6 +9,7 @@ __all__ = [
     "authorization",
     "base",
     "forwarding",
+    "identity",
     "peers",
     "receiving",
     "remote",
