@@ -11,10 +11,13 @@ from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, 
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import parse_change
-from edt_sdk.schemas.plan import InstanceGroup, PlanAsRead, ResourceGroup
+from edt_sdk.schemas.plan import MAX_PRIORITY, InstanceGroup, PlanAsRead, ResourceGroup
 
 # The settings of a group whose options are made from the struct. The others have a word for None.
-_PLAIN = ("resource_group", "parent", "policy", "preemption", "share", "own", "throughput_aware", "quantum")
+_PLAIN = (
+    *("resource_group", "parent", "policy", "preemption", "share", "own"),
+    *("throughput_aware", "quantum", "max_priority"),
+)
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -146,6 +149,7 @@ def groups_table(groups: Sequence[InstanceGroup]) -> str:
         rest = [name for name, on in (("throughput-aware", group.throughput_aware),) if on]
         rest += [] if group.preemption else ["no preemption"]
         rest += [] if group.pending_timeout is None else [f"waits at most {group.pending_timeout:g} s"]
+        rest += [] if group.max_priority == MAX_PRIORITY else [f"priority at most {group.max_priority}"]
         users = "-" if group.user_shares is None else ",".join(f"{user}={n}" for user, n in group.user_shares.items())
         rows.append(
             (

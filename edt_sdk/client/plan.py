@@ -15,7 +15,7 @@ import msgspec
 from edt_sdk.client.session import ServerSession
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import names_checked
-from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, InstanceGroup, Plan, PlanAsRead, ResourceGroup
+from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, MAX_PRIORITY, InstanceGroup, Plan, PlanAsRead, ResourceGroup
 
 INSTANCE_GROUPS = "instance-groups"
 RESOURCE_GROUPS = "resource-groups"
@@ -78,6 +78,7 @@ class PlanClient(ServerSession):
         throughput_aware: bool = False,
         quantum: float = 60.0,
         pending_timeout: float | None = None,
+        max_priority: int = MAX_PRIORITY,
     ) -> InstanceGroup:
         """Add a queue and return it.
 
@@ -95,6 +96,7 @@ class PlanClient(ServerSession):
             throughput_aware: a slot goes where it speeds up most.
             quantum: seconds a job runs at least before one that waits takes its turn.
             pending_timeout: seconds after which a job that has never got a slot ends with ERROR. None for never.
+            max_priority: highest priority of a job here, which only an admin may exceed.
 
         Raises:
             Unprocessable: there is one of that name, or a value cannot be.
@@ -113,6 +115,7 @@ class PlanClient(ServerSession):
             throughput_aware=throughput_aware,
             quantum=quantum,
             pending_timeout=pending_timeout,
+            max_priority=max_priority,
         )
         return msgspec.convert(self._connection.json("POST", INSTANCE_GROUPS, body=group), InstanceGroup)
 

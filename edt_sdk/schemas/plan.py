@@ -14,11 +14,12 @@ import msgspec
 from msgspec import Meta
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, Seconds, parse_change
+from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, MOST_PRIORITY, Priority, Seconds, parse_change
 
 POLICIES = ("fairshare", "priority", "fifo")
 DEFAULT_RESOURCE_GROUP = "default"
 MOST_SHARE = 10**6
+MAX_PRIORITY = 10_000
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,98}[A-Za-z0-9._-])?\Z")
 _FORMULA = re.compile(
@@ -72,6 +73,7 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         throughput_aware: divide by measured speed: a slot goes where it speeds up most.
         quantum: seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots.
         pending_timeout: seconds after which a job that has never got a slot ends with ERROR. None for never.
+        max_priority: the highest priority of a job here. Only an admin may exceed it.
     """
 
     name: GroupName
@@ -87,6 +89,7 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     throughput_aware: bool = False
     quantum: Seconds = 60.0
     pending_timeout: Seconds | None = None
+    max_priority: Priority = MAX_PRIORITY
 
     def check(self) -> InstanceGroup:
         """Return self, or raise Unprocessable."""
@@ -106,9 +109,20 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise self._wrong("quantum", f"is a number of seconds above 0, not {self.quantum}")
         if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
             raise self._wrong("pending_timeout", f"is a number of seconds above 0, not {self.pending_timeout}")
+        if not 1 <= self.max_priority <= MOST_PRIORITY:
+            raise self._wrong("max_priority", f"must lie in 1 … {MOST_PRIORITY}, not {self.max_priority}")
         if self.throughput_aware and self.policy != "fairshare":
             raise self._wrong("throughput_aware", "needs policy fairshare")
         return self
+
+    def check_priority(self, priority: int) -> None:
+        """Raise Unprocessable unless a user who is no admin may give a job here that priority."""
+        if priority > self.max_priority:
+            raise Unprocessable(
+                f"priority is at most {self.max_priority} in the instance group {self.name!r}, not {priority}.",
+                hint="Only an admin of the server may exceed it, or raise the group's max_priority.",
+                field="priority",
+            )
 
     def _wrong(self, field: str, what: str) -> Unprocessable:
         return Unprocessable(f"{field} of the instance group {self.name!r} {what}.", field=field)

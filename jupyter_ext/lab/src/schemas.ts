@@ -256,6 +256,8 @@ export interface IInstanceGroup {
   quantum?: number;
   /** Seconds after which a job that has never got a slot ends with ERROR. null for never. */
   pending_timeout?: number | null;
+  /** The highest priority of a job here. Only an admin may exceed it. */
+  max_priority?: number;
 }
 
 /** One queue, or an inner node of the tree that holds other groups and no jobs. */
@@ -284,6 +286,8 @@ export interface IInstanceGroupChange {
   quantum?: number;
   /** Seconds after which a job that has never got a slot ends with ERROR. null for never. */
   pending_timeout?: number | null;
+  /** The highest priority of a job here. Only an admin may exceed it. */
+  max_priority?: number;
 }
 
 export interface IJobPage {
@@ -293,7 +297,7 @@ export interface IJobPage {
 
 /** A change of a job's settings. None leaves a field as it is. */
 export interface IJobPatch {
-  /** Weight under fair share; twice the weight gets about twice the slots. */
+  /** Weight under fair share; twice the weight gets about twice the slots. At most its queue's `max_priority` (10,000), except for admins. */
   priority?: number | null;
   /** Most slots it may hold at once. */
   max_workers?: number | null;
@@ -340,7 +344,7 @@ export type JobState = (typeof JobStates)[number];
 export interface IJobView {
   /** Most slots it may hold at once. */
   max_workers: number;
-  /** Weight under fair share; twice the weight gets about twice the slots. */
+  /** Weight under fair share; twice the weight gets about twice the slots. At most its queue's `max_priority` (10,000), except for admins. */
   priority: number;
   /** The queue, empty for the server's first. */
   instance_group: string;

@@ -23,11 +23,13 @@ from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.forecast import Forecast, WhatIf
 from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobSpec, JobState, JobView, Reason
+from edt_sdk.schemas.plan import InstanceGroup
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
 from edt_server.catalogue.places import check_folder
 from edt_server.channel import SpareSupervisors, Supervision
+from edt_server.core.core import Core
 from edt_server.core.events import JobChanged
 from edt_server.files import job_files
 from edt_server.history import TimelineFeed
@@ -188,14 +190,18 @@ class Service:
         patch.check()  # after the owner was checked: another user learns nothing, not even that the change is wrong
         if row.state.final:
             raise ended_already(row, "changed")
-        check_change(row.spec, patch)
         now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
+        group = _group_of(now.core, job, patch.instance_group)
+        check_change(row.spec, row.settings, patch, group, admin=self._is_admin(user))
         # On a copy of the core and in another thread: the answer may take long, and decisions must not wait for it.
         return await asyncio.to_thread(what_if.answer, now, job, patch)
 
     async def forecast(self, user: str, spec: JobSpec) -> Forecast:
         """Return when such a job would start if the user submitted it now. Changes nothing."""
         spec.check()
+        group = self.sharing.plan.group(spec.instance_group)
+        if not self._is_admin(user):
+            group.check_priority(spec.priority)
         now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
         return await asyncio.to_thread(forecast.forecast, now, self._rates.ends(), user, spec)
 
@@ -306,7 +312,10 @@ class Service:
             weights: the weights it starts with, also in place of the weights of the job in `spec.warm_start`.
         """
         spec = sized(spec.check())
-        spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
+        group = self.sharing.plan.group(spec.instance_group)
+        if not self._is_admin(user):
+            group.check_priority(spec.priority)
+        spec = msgspec.structs.replace(spec, instance_group=group.name)
         # Before any file is unpacked: an impossible job should cost nothing.
         await self._writer.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
         interpreter = await self._interpreters.choose(spec)
@@ -341,7 +350,8 @@ class Service:
             if changes := scheduling.changes():
                 if row.state.final:
                     raise ended_already(row, "changed")
-                check_change(row.spec, patch)
+                group = _group_of(change.core, job, patch.instance_group)
+                check_change(row.spec, row.settings, patch, group, admin=self._is_admin(user))
                 if patch.instance_group is not None:
                     change.core.fits(patch.instance_group, row.spec.min_workers, row.spec.slots_per_unit)
                 before = {name: getattr(row.settings, name) for name in changes}
@@ -412,6 +422,9 @@ class Service:
         def work(change: Change) -> JobRow:
             row = access.checked(user, change.row(job))
             self._refuse_while_deleted(job)
+            if instance_group is not None:
+                move, group = JobPatch(instance_group=instance_group), change.core.plan.group(instance_group)
+                check_change(row.spec, row.settings, move, group, admin=self._is_admin(user))
             if not row.state.final and job in recovery.stop_requests(self._ledger.store, [job]):
                 raise Conflict(
                     f"Job {job} is being stopped.",
@@ -444,9 +457,17 @@ class Service:
         await self.change(work)
         return await self.job(user, job)
 
+    def _is_admin(self, user: str) -> bool:
+        return access.is_admin(user, self.settings.admins)
+
     def _refuse_while_deleted(self, job: str) -> None:
         if job in self._deleting:
             raise Conflict(f"Job {job} is being deleted.", hint="Clone another job, or submit it anew.", job=job)
+
+
+def _group_of(core: Core, job: str, named: str | None) -> InstanceGroup:
+    """Return the group that the job is in, or that it moves to. Unprocessable where jobs cannot be in that."""
+    return core.group_of(job) if named is None else core.plan.group(named)
 
 
 def ended_already(row: JobRow, what: str) -> Conflict:

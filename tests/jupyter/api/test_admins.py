@@ -78,3 +78,40 @@ class TestAServiceOfAHub(TestAServerOfAHubsUser):
 
 async def test_the_one_user_of_a_server_is_its_admin(call):
     assert (await call("PATCH", "instance-groups/default", body={"own": 1})).status == 200
+
+
+class TestTheHighestPriority(AsAnn):
+    @pytest.fixture
+    def edt_config(self):
+        return {"admins": {"ann"}, "instance_groups": ["default", {"name": "low", "max_priority": 7000}]}
+
+    async def test_is_met_at_submit_update_clone_and_resume(self, submit, call):
+        refused = await submit(priority=10_001, headers=dict(BOB))
+        assert (refused.status, refused.json["field"]) == (422, "priority")
+        assert refused.json["message"] == "priority is at most 10000 in the instance group 'default', not 10001."
+        assert "Only an admin" in refused.json["hint"]
+        assert (await submit(priority=7001, instance_group="low", headers=dict(BOB))).status == 422
+        job = (await submit(priority=10_000, headers=dict(BOB))).json["id"]
+        for body in ({"priority": 20_000}, {"instance_group": "low"}):
+            assert (await call("PATCH", f"jobs/{job}", body=body, headers=dict(BOB))).json["field"] == "priority"
+        seen = await call("GET", f"jobs/{job}/what-if", params={"priority": 20_000}, headers=dict(BOB))
+        assert (seen.status, seen.json["field"]) == (422, "priority")
+        assert (await call("PATCH", f"jobs/{job}", body={"max_workers": 2}, headers=dict(BOB))).status == 200
+        clone = {"source": {"job": job}, "spec": {"priority": 10_001}}
+        assert (await call("POST", "submissions", body=clone, headers=dict(BOB))).json["field"] == "priority"
+        moved = await call("POST", f"jobs/{job}/resume", body={"instance_group": "low"}, headers=dict(BOB))
+        assert (moved.status, moved.json["field"]) == (422, "priority")
+        assert (await call("GET", f"jobs/{job}", headers=dict(BOB))).json["priority"] == 10_000
+
+    async def test_an_admin_exceeds_it_and_a_lower_bound_changes_no_job(self, submit, call):
+        job = (await submit(priority=50_000)).json
+        assert job["priority"] == 50_000
+        his = (await submit(priority=9000, headers=dict(BOB))).json["id"]
+        assert (await call("PATCH", "instance-groups/default", body={"max_priority": 8000})).status == 200
+        changed = await call("PATCH", f"jobs/{his}", body={"max_workers": 2, "notes": "x"}, headers=dict(BOB))
+        assert (changed.status, changed.json["priority"]) == (200, 9000)
+        assert (await call("PATCH", f"jobs/{his}", body={"priority": 8001}, headers=dict(BOB))).status == 422
+
+
+async def test_the_one_user_of_a_server_has_no_bound(submit):
+    assert (await submit(priority=10**9)).json["priority"] == 10**9

@@ -8,7 +8,7 @@ from jupyter_server.auth import Authorizer
 GROUP = {
     "name": "default", "resource_group": "default", "parent": "", "policy": "fairshare", "preemption": True, "share": 1,
     "own": 0, "lend": None, "borrow": None, "user_shares": None, "throughput_aware": False, "quantum": 60.0,
-    "pending_timeout": None,
+    "pending_timeout": None, "max_priority": 10000,
 }  # fmt: skip
 
 

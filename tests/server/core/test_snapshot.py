@@ -83,8 +83,8 @@ def test_what_cannot_be_read_is_no_snapshot() -> None:
     assert load(VERSION, data[:-3]) is None
 
 
-# What d7f2f61 and 4bb9306 wrote for this form.
-@pytest.mark.parametrize("version", ["5d450cfec1d5594e", "7e018cf0f7a12ea8"])
+# What d7f2f61, 4bb9306 and 6814e72 wrote for this form.
+@pytest.mark.parametrize("version", ["5d450cfec1d5594e", "7e018cf0f7a12ea8", "fa66e22ae5eb95d7"])
 def test_a_snapshot_of_the_release_before_is_read(version: str) -> None:
     core = replayed(history(random.Random(1), 80))
     restored = load(version, dump(core))

@@ -23,7 +23,8 @@ const NEW: IInstanceGroup = {
   user_shares: null,
   throughput_aware: false,
   quantum: 60,
-  pending_timeout: null
+  pending_timeout: null,
+  max_priority: 10000
 };
 
 function seconds(answers: Answers, name: string): number {
@@ -47,7 +48,8 @@ function body(answers: Answers): Omit<IInstanceGroup, 'name' | 'user_shares'> {
     borrow: wholeOrNone(answers, 'borrow', 0),
     throughput_aware: answers['throughput_aware'] === 'on',
     quantum: seconds(answers, 'quantum'),
-    pending_timeout: (answers['pending_timeout'] ?? '').trim() === '' ? null : seconds(answers, 'pending_timeout')
+    pending_timeout: (answers['pending_timeout'] ?? '').trim() === '' ? null : seconds(answers, 'pending_timeout'),
+    max_priority: whole(answers, 'max_priority', 1)
   };
 }
 
@@ -76,7 +78,8 @@ export function GroupForm(props: {
       borrow: text(from.borrow),
       throughput_aware: from.throughput_aware ? 'on' : 'off',
       quantum: String(from.quantum),
-      pending_timeout: text(from.pending_timeout)
+      pending_timeout: text(from.pending_timeout),
+      max_priority: String(from.max_priority)
     },
     async answers => {
       const changes = body(answers);
@@ -149,6 +152,7 @@ export function GroupForm(props: {
       />
       <TextField form={form} name="quantum" label="Turns of at least" type="number" min={0} hint="Seconds a job runs before another's turn." />
       <TextField form={form} name="pending_timeout" label="Gives up after" type="number" min={0} hint="Seconds without ever a slot; empty for never." />
+      <TextField form={form} name="max_priority" label="Highest priority" type="number" min={1} hint="Of a job; an admin may exceed it." />
     </BoxedForm>
   );
 }
