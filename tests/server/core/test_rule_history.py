@@ -36,6 +36,8 @@ CROWDED = (
     InstanceGroup(name="d", policy="priority", own=2, lend=1),
     InstanceGroup(name="e", own=4, borrow=1),
 )
+# A strict queue with users and slots of its own: within these, users take turns too.
+OWNED = (*CROWDED[:-2], InstanceGroup(name="d", policy="priority", own=2, user_shares={"*": 1}), CROWDED[-1])
 TABLES = ((), ((1, 1.0), (2, 1.9), (4, 3.5)), ((1, 3.0), (4, 6.0), (8, 5.0)), ((2, 5.0),))
 WEIGHTS = (1, 2, 3, 1000, 2000, 3000, 5000, 5000, 10000, 10**9)
 
@@ -185,10 +187,18 @@ def test_kept_up_to_date_is_worked_out_from_nothing_and_nobody_moves_the_wrong_w
 
 
 @pytest.mark.parametrize(
-    ("slots", "most_jobs", "share"), [(4, 60, 0.05), (20, 60, 0.05), (30, 300, 0.02)], ids=("few", "some", "queues")
+    ("groups", "slots", "most_jobs", "share"),
+    [
+        (CROWDED, 4, 60, 0.05),
+        (CROWDED, 20, 60, 0.05),
+        (CROWDED, 30, 300, 0.02),
+        (OWNED, 20, 60, 0.05),
+        (OWNED, 9, 60, 0.05),
+    ],
+    ids=("few", "some", "queues", "owned", "owned-few"),
 )
-def test_turns_are_kept_up_to_date_in_a_crowd(slots, most_jobs, share):
-    history = History(CROWDED, slots, f"turns{slots}", most_jobs)
+def test_turns_are_kept_up_to_date_in_a_crowd(groups, slots, most_jobs, share):
+    history = History(groups, slots, f"turns{slots}", most_jobs)
     rng = history.rng
     for number in range(int(EVENTS * share)):
         (history.next_turn if rng.random() < 0.5 else history.step)()
@@ -196,7 +206,7 @@ def test_turns_are_kept_up_to_date_in_a_crowd(slots, most_jobs, share):
         if number % 10 == 0 or number < 300:
             history.compare()
         if number % 50 == 0 or number < 60:
-            by_definition = Definition(CROWDED, history.slots, list(history.claims.values()), history.turns).targets()
+            by_definition = Definition(groups, history.slots, list(history.claims.values()), history.turns).targets()
             assert by_definition == {job: history.targets.get(job, 0) for job in by_definition}
 
 
