@@ -11,10 +11,13 @@ from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, 
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import parse_change
-from edt_sdk.schemas.plan import InstanceGroup, PlanAsRead, ResourceGroup
+from edt_sdk.schemas.plan import MAX_PRIORITY, QUOTAS, InstanceGroup, PlanAsRead, ResourceGroup
 
 # The settings of a group whose options are made from the struct. The others have a word for None.
-_PLAIN = ("resource_group", "parent", "policy", "preemption", "share", "own", "throughput_aware", "quantum")
+_PLAIN = (
+    *("resource_group", "parent", "policy", "preemption", "share", "own"),
+    *("throughput_aware", "quantum", "max_priority"),
+)
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -22,6 +25,7 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     for name, run, says in (
         ("groups", _run_groups, "List the instance groups and how they share."),
         ("resources", _run_resources, "List the resource groups."),
+        ("quota", _run_quota, "Show how much of each quota is used, by you and by all users together."),
     ):
         add_verb(verbs, common, name, run, says, output="table")
     _add_actions(verbs, common, "group", "an instance group", _group_options, _run_group)
@@ -63,10 +67,25 @@ def _group_options(parser: argparse.ArgumentParser) -> None:
         "--user-share", action="append", type=_user_share, metavar="USER=N", dest="user_shares",
         help="divide among users first, by these weights; * for everybody else; repeatable, 'none' ends it",
     )  # fmt: skip
+    _quota_options(parser)
     say(
         "--pending-timeout", type=_number_or("never", float), metavar="S",
         help="a job that gets no slot for so long ends with ERROR (default: never)",
     )  # fmt: skip
+
+
+def _quota_options(parser: argparse.ArgumentParser) -> None:
+    for whose, of in (("max", "of all users"), ("user", "of one user")):
+        for what, words in (
+            ("waiting", "jobs without a slot; a submission above it is refused"),
+            ("running", "jobs with slots at once; more jobs wait"),
+            ("slots", "slots; the group is then divided among users first"),
+            ("bytes", "bytes stored by its jobs; a submission above it is refused"),
+        ):
+            if f"{whose}_{what}" in QUOTAS:
+                parser.add_argument(
+                    f"--{whose}-{what}", type=_number_or("any"), metavar="N", help=f"quota {of}: {words} (default: any)"
+                )
 
 
 def _resource_options(parser: argparse.ArgumentParser) -> None:
@@ -85,13 +104,20 @@ def _run_resources(arguments: argparse.Namespace) -> None:
     show(arguments, {"resource_groups": groups}, resources_table(groups))
 
 
+def _run_quota(arguments: argparse.Namespace) -> None:
+    quotas = client(arguments).quotas()
+    rows = [(each.instance_group, each.quota, f"{each.used:,}", f"{each.limit:,}") for each in quotas]
+    text = table(("GROUP", "QUOTA", "USED", "LIMIT"), rows) if rows else "No quotas are set."
+    show(arguments, {"quotas": quotas}, text)
+
+
 def _run_group(arguments: argparse.Namespace) -> None:
     server = client(arguments)
     if arguments.action == "delete":
         server.delete_instance_group(arguments.name)
         print(arguments.name)
         return
-    settings = given(arguments, (*_PLAIN, "lend", "borrow", "pending_timeout"))
+    settings = given(arguments, (*_PLAIN, *QUOTAS, "lend", "borrow", "pending_timeout"))
     settings = {name: None if value == _NO_LIMIT else value for name, value in settings.items()}
     if arguments.user_shares is not None:
         settings["user_shares"] = _users(arguments.user_shares)
@@ -146,6 +172,8 @@ def groups_table(groups: Sequence[InstanceGroup]) -> str:
         rest = [name for name, on in (("throughput-aware", group.throughput_aware),) if on]
         rest += [] if group.preemption else ["no preemption"]
         rest += [] if group.pending_timeout is None else [f"waits at most {group.pending_timeout:g} s"]
+        rest += [] if group.max_priority == MAX_PRIORITY else [f"priority at most {group.max_priority}"]
+        rest += [f"{field} {quota}" for field in QUOTAS if (quota := getattr(group, field)) is not None]
         users = "-" if group.user_shares is None else ",".join(f"{user}={n}" for user, n in group.user_shares.items())
         rows.append(
             (

@@ -15,7 +15,15 @@ import msgspec
 from edt_sdk.client.session import ServerSession
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import names_checked
-from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP, InstanceGroup, Plan, PlanAsRead, ResourceGroup
+from edt_sdk.schemas.plan import (
+    DEFAULT_RESOURCE_GROUP,
+    MAX_PRIORITY,
+    InstanceGroup,
+    Plan,
+    PlanAsRead,
+    QuotaUse,
+    ResourceGroup,
+)
 
 INSTANCE_GROUPS = "instance-groups"
 RESOURCE_GROUPS = "resource-groups"
@@ -25,7 +33,7 @@ RESOURCE_GROUPS = "resource-groups"
 class PlanClient(ServerSession):
     """A client for the plan of a server.
 
-    A change raises NotAllowed when the server's authorizer does not let this user administer.
+    A change raises NotAllowed for a user who is no admin of the server (`c.EdtApp.admins`).
     """
 
     def plan(self) -> PlanAsRead:
@@ -55,6 +63,10 @@ class PlanClient(ServerSession):
             body = {name: value for name, value in plan.items() if name != "version"}
         return _as_read(*self._connection.versioned("PUT", "plan", body=body, made_from=made_from))
 
+    def quotas(self) -> list[QuotaUse]:
+        """Return how much of each quota is used, by me and by all users together. Empty when none is set."""
+        return msgspec.convert(self._connection.json("GET", "quota")["quotas"], list[QuotaUse])
+
     # --- instance groups ----------------------------------------------------------------------------------------------
 
     def instance_groups(self) -> list[InstanceGroup]:
@@ -78,6 +90,14 @@ class PlanClient(ServerSession):
         throughput_aware: bool = False,
         quantum: float = 60.0,
         pending_timeout: float | None = None,
+        max_priority: int = MAX_PRIORITY,
+        max_waiting: int | None = None,
+        max_running: int | None = None,
+        max_bytes: int | None = None,
+        user_waiting: int | None = None,
+        user_running: int | None = None,
+        user_slots: int | None = None,
+        user_bytes: int | None = None,
     ) -> InstanceGroup:
         """Add a queue and return it.
 
@@ -95,6 +115,15 @@ class PlanClient(ServerSession):
             throughput_aware: a slot goes where it speeds up most.
             quantum: seconds a job runs at least before one that waits takes its turn.
             pending_timeout: seconds after which a job that has never got a slot ends with ERROR. None for never.
+            max_priority: highest priority of a job here, which only an admin may exceed.
+            max_waiting: most jobs without a slot. A submission above it is refused. None for no quota, as for all that
+                follow.
+            max_running: most jobs with slots at once. More jobs wait.
+            max_bytes: most bytes that its jobs have stored. A submission above it is refused.
+            user_waiting: as `max_waiting`, of one user.
+            user_running: as `max_running`, of one user.
+            user_slots: most slots of one user's jobs. The group is then divided among its users first.
+            user_bytes: as `max_bytes`, of one user.
 
         Raises:
             Unprocessable: there is one of that name, or a value cannot be.
@@ -113,6 +142,14 @@ class PlanClient(ServerSession):
             throughput_aware=throughput_aware,
             quantum=quantum,
             pending_timeout=pending_timeout,
+            max_priority=max_priority,
+            max_waiting=max_waiting,
+            max_running=max_running,
+            max_bytes=max_bytes,
+            user_waiting=user_waiting,
+            user_running=user_running,
+            user_slots=user_slots,
+            user_bytes=user_bytes,
         )
         return msgspec.convert(self._connection.json("POST", INSTANCE_GROUPS, body=group), InstanceGroup)
 

@@ -109,7 +109,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a job that may change after it was submitted.
 
     Attributes:
-        priority: weight under fair share; twice the weight gets about twice the slots.
+        priority: weight under fair share; twice the weight gets about twice the slots. At most its queue's
+            `max_priority` (10,000), except for admins.
         max_workers: most slots it may hold at once.
         instance_group: the queue, empty for the server's first.
         notes: text about the job for people, at most 10,000 characters.
@@ -127,7 +128,8 @@ class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A change of a job's settings. None leaves a field as it is.
 
     Attributes:
-        priority: weight under fair share; twice the weight gets about twice the slots.
+        priority: weight under fair share; twice the weight gets about twice the slots. At most its queue's
+            `max_priority` (10,000), except for admins.
         max_workers: most slots it may hold at once.
         instance_group: the queue it moves to.
         notes: text about the job for people; empty for none.
@@ -430,6 +432,7 @@ class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 REASON_CODES = (
     "suspended", "never_fits", "busy", "starting", "share", "capped", "order", "limit", "unit", "slower",
+    "quota",
 )  # fmt: skip
 
 

@@ -14,17 +14,21 @@ import msgspec
 from msgspec import Meta
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, Seconds, parse_change
+from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, MOST_PRIORITY, Priority, Seconds, parse_change
 
 POLICIES = ("fairshare", "priority", "fifo")
 DEFAULT_RESOURCE_GROUP = "default"
 MOST_SHARE = 10**6
+MAX_PRIORITY = 10_000
+# The quotas of an instance group. Those of slots and running jobs let jobs wait, the others refuse a submission.
+QUOTAS = ("max_waiting", "max_running", "max_bytes", "user_waiting", "user_running", "user_slots", "user_bytes")
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,98}[A-Za-z0-9._-])?\Z")
 _FORMULA = re.compile(
     r"(?:(?P<of>ngpus|ncpus)(?:\s*(?P<sign>[*/])\s*(?P<by>[1-9][0-9]{0,5}))?|(?P<number>[0-9]{1,6}))\Z"
 )
 SlotCount = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
+Quota = Annotated[int, Meta(extra_json_schema={"minimum": 1})]
 GroupName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
 Named = TypeVar("Named", "ResourceGroup", "InstanceGroup")
 
@@ -72,6 +76,13 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         throughput_aware: divide by measured speed: a slot goes where it speeds up most.
         quantum: seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots.
         pending_timeout: seconds after which a job that has never got a slot ends with ERROR. None for never.
+        max_priority: the highest priority of a job here. Only an admin may exceed it.
+        max_waiting, user_waiting: most jobs without a slot, suspended ones included, of all users and of one user. A
+            submission above it is refused. None for no quota, as for all that follow.
+        max_running, user_running: most jobs with slots at once, of all users and of one user. More jobs wait.
+        user_slots: most slots of one user's jobs. The group is then divided among its users first, as by `user_shares`.
+        max_bytes, user_bytes: most bytes that its jobs have stored, of all users and of one user. A submission above it
+            is refused.
     """
 
     name: GroupName
@@ -87,6 +98,24 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     throughput_aware: bool = False
     quantum: Seconds = 60.0
     pending_timeout: Seconds | None = None
+    max_priority: Priority = MAX_PRIORITY
+    max_waiting: Quota | None = None
+    max_running: Quota | None = None
+    max_bytes: Quota | None = None
+    user_waiting: Quota | None = None
+    user_running: Quota | None = None
+    user_slots: Quota | None = None
+    user_bytes: Quota | None = None
+
+    @property
+    def weights_of_users(self) -> dict[str, int] | None:
+        """The weights of the level between the group and its jobs. None where there is no such level."""
+        return {} if self.user_shares is None and self.user_slots is not None else self.user_shares
+
+    @property
+    def limits_running(self) -> bool:
+        """True when it has a quota of running jobs."""
+        return self.max_running is not None or self.user_running is not None
 
     def check(self) -> InstanceGroup:
         """Return self, or raise Unprocessable."""
@@ -106,9 +135,23 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise self._wrong("quantum", f"is a number of seconds above 0, not {self.quantum}")
         if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
             raise self._wrong("pending_timeout", f"is a number of seconds above 0, not {self.pending_timeout}")
+        for field in QUOTAS:
+            if (quota := getattr(self, field)) is not None and quota < 1:
+                raise self._wrong(field, f"is at least 1, or null for no quota, not {quota}")
+        if not 1 <= self.max_priority <= MOST_PRIORITY:
+            raise self._wrong("max_priority", f"must lie in 1 … {MOST_PRIORITY}, not {self.max_priority}")
         if self.throughput_aware and self.policy != "fairshare":
             raise self._wrong("throughput_aware", "needs policy fairshare")
         return self
+
+    def check_priority(self, priority: int) -> None:
+        """Raise Unprocessable unless a user who is no admin may give a job here that priority."""
+        if priority > self.max_priority:
+            raise Unprocessable(
+                f"priority is at most {self.max_priority} in the instance group {self.name!r}, not {priority}.",
+                hint="Only an admin of the server may exceed it, or raise the group's max_priority.",
+                field="priority",
+            )
 
     def _wrong(self, field: str, what: str) -> Unprocessable:
         return Unprocessable(f"{field} of the instance group {self.name!r} {what}.", field=field)
@@ -134,6 +177,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                     f"The instance group {group.name!r} holds other groups: it is divided among them, not among users.",
                     hint="Give user_shares to the groups in it.",
                     field="user_shares",
+                )
+            quota = next((field for field in QUOTAS if getattr(group, field) is not None), None)
+            if quota is not None and any(each.parent == group.name for each in groups.values()):
+                raise Unprocessable(
+                    f"The instance group {group.name!r} holds other groups and no jobs, so it cannot have {quota}.",
+                    hint="Give the quotas to the groups in it.",
+                    field=quota,
                 )
             if group.resource_group not in resources:
                 raise Unprocessable(
@@ -206,6 +256,26 @@ class PlanAsRead(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True, eq
         if not isinstance(other, Plan):
             return NotImplemented
         return (self.resource_groups, self.instance_groups) == (other.resource_groups, other.instance_groups)
+
+
+class QuotaUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of one quota of an instance group is used.
+
+    Attributes:
+        instance_group: the group.
+        quota: its field in the plan. Those that begin with `user` are for each user, the others for all together.
+        used: jobs, slots or bytes in use: of the user who asks, or of all users.
+        limit: the most that may be used.
+        near: four fifths of it, or more, are used.
+        text: the same in a sentence.
+    """
+
+    instance_group: str
+    quota: Annotated[str, Meta(extra_json_schema={"enum": list(QUOTAS)})]
+    used: int
+    limit: int
+    near: bool
+    text: str
 
 
 def parse_plan(data: bytes | str) -> Plan:

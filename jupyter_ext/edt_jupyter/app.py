@@ -23,21 +23,21 @@ from typing import Any
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_core.utils import ensure_async
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Dict, Float, Int, List, Unicode, default
+from traitlets import Bool, Dict, Float, Int, List, Set, Unicode, default
 
 from edt_jupyter import front_ends
 from edt_jupyter.api import API, handlers, kernels_of
 from edt_jupyter.group_setting import GroupSettings
 from edt_jupyter.http import state_events
 from edt_jupyter.http.forwarding import Peer, introduction
-from edt_jupyter.http.identity import hub_service, several_people
+from edt_jupyter.http.identity import hub_service, identifies, several_people
 from edt_jupyter.http.job_server import REFUSED, JobServer
 from edt_jupyter.http.remote import Remote
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
 from edt_server.leadership import MANY_HOSTS, ONE_HOST, LeaderElection, shared_secret
-from edt_server.service import Service, configured_plan, open_service
+from edt_server.service import Service, configured_plan, open_service, owner_name
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreUnavailable
 from edt_server.system.processes import identify
@@ -118,6 +118,11 @@ class EdtApp(ExtensionApp):
         DEFAULT_RESOURCE_GROUP,
         help="Groups of hosts of a new store, with the slots a host offers. Later: `edt resource`.",
     ).tag(config=True)
+    admins = Set(
+        Unicode(),
+        help="Users who may change the plan, where the identity provider distinguishes users. Default: the owner of a "
+        "JupyterHub user's own server, and no user elsewhere.",
+    ).tag(config=True)
     data_fs = Unicode(
         "", help="Folder of shared data sets: DLI_DATA_FS of every job, and DATA_DIR where the job sets none."
     ).tag(config=True)
@@ -173,6 +178,12 @@ class EdtApp(ExtensionApp):
     @default("data_dir")
     def _default_data_dir(self) -> str:
         return str(Path(jupyter_data_dir()) / "edt")
+
+    @default("admins")
+    def _default_admins(self) -> set[str]:
+        # The Hub names the account of a service there too, and a service has many users.
+        owner = "" if "JUPYTERHUB_SERVICE_NAME" in os.environ else os.environ.get("JUPYTERHUB_USER", "")
+        return {owner} if owner else set()
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -321,6 +332,9 @@ class EdtApp(ExtensionApp):
         data_dir = Path(self.data_dir).expanduser().absolute()
         given = {field.name: getattr(self, field.name) for field in fields(Settings) if self.has_trait(field.name)}
         given["data_dir"], given["runtime_dir"] = data_dir, runtime_dir(Path(jupyter_runtime_dir()), data_dir)
+        # Jupyter's own provider knows one user only, who is the account and the admin.
+        several = self.serverapp is not None and identifies(self.serverapp.identity_provider)
+        given["admins"] = frozenset(map(owner_name, self.admins)) if several else None
         given["plan"] = configured_plan(self.instance_groups, self.resource_groups)
         return Settings(**given)
 

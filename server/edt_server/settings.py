@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ class Settings:
         local_slots: slots of this host, 0 for its GPUs, or its CPU when it has none.
         local_hosts: named hosts that this machine is divided into, with their slots. Empty for the machine itself.
         threads_per_slot: threads a worker computes with, 0 for cores ÷ slots.
+        admins: the users who may change the plan, as owners of jobs are named. None for every user.
         pass_environment: names of the server's variables that jobs see too, with wildcards.
         python: interpreter of jobs that name none that exists here, "" for the server's own.
         max_upload_bytes: most bytes of an upload, as sent.
@@ -46,6 +47,7 @@ class Settings:
     local_slots: int = 0
     local_hosts: Mapping[str, int] = field(default_factory=dict)
     threads_per_slot: int = 0
+    admins: Set[str] | None = None
     pass_environment: Sequence[str] = ()
     python: str = ""
     max_upload_bytes: int = 512 << 20

@@ -28,6 +28,12 @@ class _ClusterHandler(EdtHandler, path="/cluster", resource="edt:cluster"):
         self.reply(await self.service.cluster(self.user))
 
 
+class _QuotaHandler(EdtHandler, path="/quota", resource="edt:cluster"):
+    async def get(self) -> None:
+        """Return how much of each quota the user, and all users together, have used."""
+        self.reply({"quotas": await self.service.quotas.uses(self.user)})
+
+
 class _Windowed(EdtHandler):
     def window(self) -> dict[str, Any]:
         """Return the window of the query. InvalidRequest for text that is no time or no number."""

@@ -8,7 +8,18 @@ from typing import Any
 
 import msgspec
 
-from edt_sdk.schemas import catalogue, events, fields, forecast, job, plan, registered, torchrun, validation, wmla
+from edt_sdk.schemas import (
+    catalogue,
+    events,
+    fields,
+    forecast,
+    job,
+    plan,
+    registered,
+    torchrun,
+    validation,
+    wmla,
+)
 from edt_server.outputs import logs
 
 _STRUCTS: tuple[type[msgspec.Struct], ...] = (
@@ -19,7 +30,7 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(validation.NewValidation, validation.Validated, validation.ClassScores),
     *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.ModelTraining),
     *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
-    *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup),
+    *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),
 )
 
 

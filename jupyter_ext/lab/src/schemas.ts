@@ -256,6 +256,22 @@ export interface IInstanceGroup {
   quantum?: number;
   /** Seconds after which a job that has never got a slot ends with ERROR. null for never. */
   pending_timeout?: number | null;
+  /** The highest priority of a job here. Only an admin may exceed it. */
+  max_priority?: number;
+  /** Most jobs without a slot, suspended ones included, of all users and of one user. A submission above it is refused. null for no quota, as for all that follow. */
+  max_waiting?: number | null;
+  /** Most jobs with slots at once, of all users and of one user. More jobs wait. */
+  max_running?: number | null;
+  /** Most bytes that its jobs have stored, of all users and of one user. A submission above it is refused. */
+  max_bytes?: number | null;
+  /** Most jobs without a slot, suspended ones included, of all users and of one user. A submission above it is refused. null for no quota, as for all that follow. */
+  user_waiting?: number | null;
+  /** Most jobs with slots at once, of all users and of one user. More jobs wait. */
+  user_running?: number | null;
+  /** Most slots of one user's jobs. The group is then divided among its users first, as by `user_shares`. */
+  user_slots?: number | null;
+  /** Most bytes that its jobs have stored, of all users and of one user. A submission above it is refused. */
+  user_bytes?: number | null;
 }
 
 /** One queue, or an inner node of the tree that holds other groups and no jobs. */
@@ -284,6 +300,22 @@ export interface IInstanceGroupChange {
   quantum?: number;
   /** Seconds after which a job that has never got a slot ends with ERROR. null for never. */
   pending_timeout?: number | null;
+  /** The highest priority of a job here. Only an admin may exceed it. */
+  max_priority?: number;
+  /** Most jobs without a slot, suspended ones included, of all users and of one user. A submission above it is refused. null for no quota, as for all that follow. */
+  max_waiting?: number | null;
+  /** Most jobs with slots at once, of all users and of one user. More jobs wait. */
+  max_running?: number | null;
+  /** Most bytes that its jobs have stored, of all users and of one user. A submission above it is refused. */
+  max_bytes?: number | null;
+  /** Most jobs without a slot, suspended ones included, of all users and of one user. A submission above it is refused. null for no quota, as for all that follow. */
+  user_waiting?: number | null;
+  /** Most jobs with slots at once, of all users and of one user. More jobs wait. */
+  user_running?: number | null;
+  /** Most slots of one user's jobs. The group is then divided among its users first, as by `user_shares`. */
+  user_slots?: number | null;
+  /** Most bytes that its jobs have stored, of all users and of one user. A submission above it is refused. */
+  user_bytes?: number | null;
 }
 
 export interface IJobPage {
@@ -293,7 +325,7 @@ export interface IJobPage {
 
 /** A change of a job's settings. None leaves a field as it is. */
 export interface IJobPatch {
-  /** Weight under fair share; twice the weight gets about twice the slots. */
+  /** Weight under fair share; twice the weight gets about twice the slots. At most its queue's `max_priority` (10,000), except for admins. */
   priority?: number | null;
   /** Most slots it may hold at once. */
   max_workers?: number | null;
@@ -342,7 +374,7 @@ export type JobState = (typeof JobStates)[number];
 export interface IJobView {
   /** Most slots it may hold at once. */
   max_workers: number;
-  /** Weight under fair share; twice the weight gets about twice the slots. */
+  /** Weight under fair share; twice the weight gets about twice the slots. At most its queue's `max_priority` (10,000), except for admins. */
   priority: number;
   /** The queue, empty for the server's first. */
   instance_group: string;
@@ -618,10 +650,26 @@ export interface IPreview {
   forecast: IForecast;
 }
 
+/** How much of one quota of an instance group is used. */
+export interface IQuotaUse {
+  /** The group. */
+  instance_group: string;
+  /** Its field in the plan. Those that begin with `user` are for each user, the others for all together. */
+  quota: 'max_waiting' | 'max_running' | 'max_bytes' | 'user_waiting' | 'user_running' | 'user_slots' | 'user_bytes';
+  /** Jobs, slots or bytes in use: of the user who asks, or of all users. */
+  used: number;
+  /** The most that may be used. */
+  limit: number;
+  /** Four fifths of it, or more, are used. */
+  near: boolean;
+  /** The same in a sentence. */
+  text: string;
+}
+
 /** Why a job does not hold what it asked for. */
 export interface IReason {
   /** A word for programs. */
-  code: 'suspended' | 'never_fits' | 'busy' | 'starting' | 'share' | 'capped' | 'order' | 'limit' | 'unit' | 'slower';
+  code: 'suspended' | 'never_fits' | 'busy' | 'starting' | 'share' | 'capped' | 'order' | 'limit' | 'unit' | 'slower' | 'quota';
   /** A plain sentence with the numbers, for people. */
   text: string;
   /** How it is computed, for those who ask; "" when there is nothing to add. */

@@ -22,6 +22,8 @@ from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
 from edt_sdk.schemas.job import Reason, check_units
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
+from edt_server.core import quota
+from edt_server.core.checks import check_places, check_size
 from edt_server.core.deadlines import NEVER, Deadlines
 from edt_server.core.events import (
     CoreEvent,
@@ -40,7 +42,7 @@ from edt_server.core.events import (
 from edt_server.core.instructions import GiveUp, Instruction, Revoke
 from edt_server.core.job import CoreJob, arrived
 from edt_server.core.pool import Pool
-from edt_server.core.reason import PoolView, explain, never
+from edt_server.core.reason import PoolView, explain
 from edt_server.core.tree import Holding
 from edt_server.core.turns import StrictQueue, Turns, TurnTaker
 
@@ -157,6 +159,8 @@ class Core:
         if len(me.held) >= me.asked and not me.suspended:
             return None
         pool, group = self._pools[me.pool], self._group(me)
+        if me.queued and not me.suspended:
+            return quota.reason(me, self._jobs_of(group), group, names)
         view = self._views.get(pool.name)
         if view is None:
             view = PoolView(pool, (each for each in self._jobs.values() if each.pool == pool.name))
@@ -164,39 +168,15 @@ class Core:
         return explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
 
     def fits(self, instance_group: str, min_workers: int = 1, slots_per_unit: int = 1) -> None:
-        """Raise Unprocessable unless a job of this least size could ever run in that group.
-
-        A resource group without slots refuses nothing: its hosts may still be starting.
-        """
+        """Raise Unprocessable unless a job of this least size could ever run in that group, see `check_size`."""
         group = self._plan.group(instance_group)
-        needed = -(-min_workers // slots_per_unit) * slots_per_unit
         pool = self._pools[group.resource_group]
-        slots, most = len(pool.slots), pool.rule.most(group.name)
-        if slots and needed > most:
-            raise Unprocessable(
-                never(needed, most, slots, group.name),
-                hint="edt cluster shows what each group has.",
-                field="min_workers",
-            )
+        needed = -(-min_workers // slots_per_unit) * slots_per_unit
+        check_size(needed, pool.rule.most(group.name), len(pool.slots), group)
 
-    def check_plan(self, plan: Plan) -> Plan:
-        """Return the plan, or raise Unprocessable: it contradicts itself, or leaves a job without a group."""
-        plan.check()
-        leaves = {group.name for group in plan.leaves()}
-        left: dict[str, list[str]] = {}
-        for job in self._jobs.values():
-            # A group that is already gone, with jobs in it, must not block a change of another group.
-            if job.group not in leaves and job.group in self._leaves:
-                left.setdefault(job.group, []).append(job.name)
-        for group, jobs in left.items():
-            inner = any(each.name == group for each in plan.instance_groups)
-            raise Unprocessable(
-                f"The instance group {group!r} cannot {'hold other groups' if inner else 'be removed'}: it has "
-                f"{len(jobs)} job{'s' if len(jobs) > 1 else ''}, such as {jobs[0]}.",
-                hint="Move these jobs to another group first, or wait until they have ended.",
-                field="instance_groups",
-            )
-        return plan
+    def usage(self, instance_group: str) -> dict[str, quota.Usage]:
+        """Return what each user's jobs use in that group. O(jobs)."""
+        return quota.usage(self._jobs_of(self._plan.group(instance_group)))
 
     def next_wake(self, now: float) -> float | None:
         """Return when to apply the next TimePassed, in seconds, never before `now`. None when nothing waits for time.
@@ -227,7 +207,7 @@ class Core:
         core._arrivals = state["arrivals"]
         core._slots = {number: Slot(id=number, host=host, device=device) for number, host, device in state["slots"]}
         for values in state["jobs"]:
-            job = CoreJob(**dict(zip(_JOB_FIELDS, values, strict=True)))
+            job = CoreJob(**dict(zip(_JOB_FIELDS, values, strict=False)))  # the last fields are newer, with defaults
             job.held, job.leaving = list(job.held), list(job.leaving)
             job.speeds = tuple((slots, speed) for slots, speed in job.speeds)
             core._jobs[job.name] = job
@@ -267,7 +247,7 @@ class Core:
         if isinstance(event, JobChanged) and event.patch.instance_group is not None:
             self._plan.group(event.patch.instance_group)
         if isinstance(event, PlanChanged):
-            self.check_plan(event.plan)
+            check_places(event.plan.check(), self._jobs.values(), self._leaves)
         return self._step(event, now)
 
     def follow(self, events: Iterable[tuple[CoreEvent, float]]) -> None:
@@ -322,7 +302,23 @@ class Core:
                     raise Unprocessable(f"{speeds} is no table of speeds by slots.", job=name, field="speeds")
                 job.speeds = tuple(sorted(speeds.items()))
                 self._put(job)
+        self._queue(isinstance(event, PlanChanged))
         return [*given_up, *self._settle(lost, now)]
+
+    def _queue(self, changed: bool) -> None:
+        """Choose the jobs that wait for quotas of running jobs. `changed`: the plan was, and may have lost some."""
+        for group in self._leaves.values():
+            # Without such a quota no job waits for one, and events cost nothing here.
+            if changed or group.limits_running:
+                waiting = quota.over_quota(self._jobs_of(group), group)
+                for job in self._jobs_of(group):
+                    # A suspended job gives up its place, and queues for one when it is resumed.
+                    if job.queued != (group.limits_running if job.suspended else job.name in waiting):
+                        job.queued = not job.queued
+                        self._put(job)
+
+    def _jobs_of(self, group: InstanceGroup) -> Iterable[CoreJob]:
+        return (job for job in self._jobs.values() if self._group(job) is group)
 
     def _set_slots(self, slots: Sequence[Slot]) -> Lost:
         """Replace the slots and return those that jobs held and now have to leave."""
@@ -394,6 +390,7 @@ class Core:
         if event.job in self._jobs:
             raise Conflict(f"Job {event.job} has arrived before.", job=event.job)
         job = arrived(event, self._arrivals + 1, now)
+        job.queued = self._group(job).limits_running  # until `_queue` gives it a place
         self._arrivals += 1
         self._jobs[job.name] = job
         self._enter(job, None)
@@ -420,6 +417,7 @@ class Core:
         lost: Lost = []
         if patch.instance_group is not None and patch.instance_group != job.group:
             job.group = patch.instance_group
+            job.queued = self._group(job).limits_running
             if self._group(job).resource_group != job.pool:
                 self._enter(job, self._pools[job.pool])
                 lost = [(job, slot) for slot in job.held]

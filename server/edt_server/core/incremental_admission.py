@@ -281,15 +281,14 @@ class IncrementalAdmission:
             return (self._shift(gate.worst, -1),)
         if gate.best is None:
             return ()
-        if taken < node.room:
-            # Up to its reserve an admission changes no base above this node, so it cannot overfill a node there.
-            if taken < node.reserve or gate.parent is None:
-                return (self._shift(gate.best, 1),)
-            return ()  # there is room here, but a node above may be full: its own turn in `_mend` decides
+        # Up to its reserve an admission changes no base above this node, so it cannot overfill a node there.
+        if taken < node.room and (taken < node.reserve or gate.parent is None):
+            return (self._shift(gate.best, 1),)
+        # Also where there is room: a node above may be full, and offers no exchange within this node's reserve.
         if gate.worst is not None and gate.best < gate.worst:
             best = gate.best
             return self._shift(gate.worst, -1), self._shift(best, 1)
-        return ()
+        return ()  # if there is room here, a node above decides in its own turn in `_mend`
 
     def _shift(self, place: Place, step: int) -> Gate:
         """Admit the first waiting job of a line (`step` 1), or exclude the last admitted one (`step` -1)."""

@@ -34,6 +34,7 @@ class CoreJob:
         short_since: since when it holds less than it asks for.
         attained: what its turns have added up to, see `turns.py`. `place` settles ties.
         turn_since: when its present turn began, None while it has none.
+        queued: it waits for a quota of running jobs, and for no slot yet.
     """
 
     name: str
@@ -61,6 +62,7 @@ class CoreJob:
     contest: int = 0
     turn_since: float | None = None
     rigid: bool = False
+    queued: bool = False
 
     @property
     def floor(self) -> int:
@@ -73,6 +75,11 @@ class CoreJob:
         if self.suspended or self.demand == 0:
             return 0
         return max(self.floor, min(self.max_workers, self.demand) // self.unit * self.unit)
+
+    @property
+    def usable(self) -> int:
+        """The slots it asks for now: none while it waits for a quota."""
+        return 0 if self.queued else self.asked
 
     @property
     def turn(self) -> int:
@@ -89,7 +96,7 @@ class CoreJob:
 
     def claim(self, group: InstanceGroup) -> Claim:
         """Return its claim under that group of the present plan."""
-        asked = self.asked
+        asked = self.usable
         return Claim(
             job=self.name,
             group=group.name,

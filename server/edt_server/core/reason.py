@@ -179,6 +179,7 @@ def explain(at: Situation, names: Names) -> Reason | None:
     - "limit": its group may not have more.
     - "order": its queue serves others first.
     - "unit": what is left is less than it takes at once.
+    - "quota": its group, or its owner there, has as many jobs running as a quota allows (`quota.py`).
     - "slower": more slots were measured to make it slower.
     """
     me = at.me
@@ -207,7 +208,7 @@ def _plainly(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
         return "never_fits", "There are no slots on this server: the job waits until one is added."
     if me.floor > at.most:
         numbers["most"] = at.most
-        return "never_fits", never(me.floor, at.most, at.slots, at.group.name)
+        return "never_fits", never(me.floor, at.most, at.slots, at.group)
     if me.target == 0:
         return _waiting(at, names, numbers)
     if len(me.held) < me.target:
@@ -233,13 +234,16 @@ def _start(at: Situation) -> str:
     return f"It has {len(at.me.held)} of {_count(at.slots, 'slot')}"
 
 
-def never(needed: int, most: int, slots: int, group: str) -> str:
+def never(needed: int, most: int, slots: int, group: InstanceGroup) -> str:
     """Return the sentence that a job which needs so many slots at once can never run in a group."""
-    there = (
-        f"its resource group has {slots}" if most == slots else f"the plan gives that group at most {most} of {slots}"
-    )
+    if most == slots:
+        there = f"its resource group has {slots}"
+    elif most == group.user_slots:
+        there = f"a user has at most {most} of {slots} there (user_slots)"
+    else:
+        there = f"the plan gives that group at most {most} of {slots}"
     return (
-        f"It needs {_count(needed, 'slot')} at once, which the instance group {group!r} can never have: {there}. "
+        f"It needs {_count(needed, 'slot')} at once, which the instance group {group.name!r} can never have: {there}. "
         "Ask for fewer min_workers or another instance group."
     )
 
@@ -259,6 +263,9 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
     need = f"It needs {_count(at.me.floor, 'slot')} at once. " if at.me.floor > 1 else ""
     if not running or at.cut.why in ("borrow", "lend"):
         return "limit", f"{need}It waits: {_limit(at, numbers)}"
+    mine = sum(each.target for each in running if each.owner == at.me.owner and each.group == at.me.group)
+    if at.group.user_slots is not None and mine + at.me.floor > at.group.user_slots:
+        return "limit", f"{need}It waits: {_user_limit(at, numbers)}"
     listed = _list([names(each.name) for each in running])
     if at.group.policy != "fairshare" and at.cut.why != "turn":
         before = [each.name for each in running if each.group == at.me.group]
@@ -369,9 +376,17 @@ def _keepers(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
 def _limit(at: Situation, numbers: dict[str, Any]) -> str:
     name = at.cut.level or at.group.name
     numbers.update(limited=name, most=at.most)
+    if at.cut.why == "borrow" and at.group.user_slots is not None and name == at.me.owner != at.group.name:
+        return _user_limit(at, numbers)
     if at.cut.why == "borrow":
         return f"the group {name} may not borrow more."
     return f"what others own is not lent to the group {name}."
+
+
+def _user_limit(at: Situation, numbers: dict[str, Any]) -> str:
+    most = at.group.user_slots or 0
+    numbers.update(quota="user_slots", limited=at.me.owner, most=most)
+    return f"jobs of {at.me.owner} have at most {_count(most, 'slot')} in the instance group {at.group.name}."
 
 
 def _policy(group: InstanceGroup) -> str:

@@ -243,4 +243,5 @@ class Rule:
             best = max(best - sum(withheld), node.own)
             if node.borrow is not None:
                 best = min(best, node.own + node.borrow)
-        return best
+        limit = self._tree.groups[group].user_slots
+        return best if limit is None else min(best, limit)

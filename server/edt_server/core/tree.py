@@ -29,6 +29,7 @@ class GroupNode:
         lend, borrow: limits, None for no limit.
         policy, aware: how it divides among jobs, and whether by measured speed.
         user_shares: owner of jobs → weight, None for no level of users.
+        user_slots: limit of each user below it, None for no limit.
         claims: of its own jobs that ask for something.
         floor: what the jobs below need to run at all.
         demand: what it could use, without its limit on borrowing.
@@ -55,6 +56,7 @@ class GroupNode:
     policy: str = "fairshare"
     aware: bool = False
     user_shares: dict[str, int] | None = None
+    user_slots: int | None = None
     children: dict[str, GroupNode] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
     floor: int = 0
@@ -101,7 +103,8 @@ class Tree:
                 borrow=group.borrow,
                 policy=group.policy,
                 aware=group.throughput_aware,
-                user_shares=None if group.name in self._inner else group.user_shares,
+                user_shares=None if group.name in self._inner else group.weights_of_users,
+                user_slots=group.user_slots,
             )
         for group in groups:
             parent = self.groups[group.parent] if group.parent else self.root
@@ -124,7 +127,9 @@ class Tree:
             return node
         if user not in node.children:
             share = node.user_shares.get(user, node.user_shares.get(EVERYBODY_ELSE, 1))
-            node.children[user] = GroupNode(user, 0, node, share=share, policy=node.policy, aware=node.aware)
+            # A user owns no slots, so that what the user may borrow is all that the user may have.
+            most = node.user_slots
+            node.children[user] = GroupNode(user, 0, node, share, borrow=most, policy=node.policy, aware=node.aware)
             node.children = dict(sorted(node.children.items()))
             for number, child in enumerate(node.children.values()):
                 child.order = number  # by name, so that it does not depend on the order of arrival

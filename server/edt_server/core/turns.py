@@ -51,7 +51,7 @@ class StrictQueue:
         self.name = f"\n{self.group}\n{self.user}"  # job ids have no line breaks
 
     @property
-    def asked(self) -> int:
+    def usable(self) -> int:
         """The number of jobs that ask for slots."""
         return len(self.jobs)
 
@@ -92,7 +92,7 @@ class Turns:
                 self._takers[job.name] = now
                 if isinstance(now, StrictQueue):
                     now.jobs.add(job.name)
-                if now.asked == 1 or now is job:
+                if now.usable == 1 or now is job:
                     self._join(now, group)
         return now if isinstance(now, StrictQueue) else None
 
@@ -125,13 +125,13 @@ class Turns:
             self.begin(taker, group, since)
 
     def _taker(self, job: CoreJob, group: InstanceGroup) -> TurnTaker | None:
-        if not job.asked:
+        if not job.usable:
             return None
         if group.policy == "fairshare":
             return job
         # The queue has a turn of its own. With the turn of its first job it would lose its place when that job leaves
         # (decision 017).
-        queue = StrictQueue(group.name, job.owner if group.user_shares is not None else "")
+        queue = StrictQueue(group.name, job.owner if group.weights_of_users is not None else "")
         return self._queues.setdefault(queue.name, queue)
 
     def _join(self, taker: TurnTaker, group: InstanceGroup) -> None:
@@ -152,7 +152,7 @@ class Turns:
         """Take in the new target of a job or queue."""
         if job.target == 0:
             self._stop(job)
-        if job.target or not job.asked:
+        if job.target or not job.usable:
             self.waiting.pop(job.name, None)
             # New jobs start at the clock, so it follows the jobs that run.
             self._clock = max(self._clock, job.attained if job.target else 0)

@@ -7,6 +7,7 @@ Read first: `submission.py`, then `retention.py`.
 
 from edt_server.jobs import submission
 from edt_server.jobs.retention import Retention, RetentionLimits
+from edt_server.jobs.stored_bytes import StoredBytes
 from edt_server.jobs.stored_package import Stored, gone, stored
 from edt_server.jobs.submission import UncommittedSubmissions, check_change, main_file, sized
 
@@ -14,6 +15,7 @@ __all__ = [
     "Retention",
     "RetentionLimits",
     "Stored",
+    "StoredBytes",
     "UncommittedSubmissions",
     "check_change",
     "gone",

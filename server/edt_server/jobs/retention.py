@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.files import job_files
+from edt_server.jobs.stored_bytes import StoredBytes
 from edt_server.ledger import Change, Changes
 from edt_server.store import JobRow, Store
 
@@ -116,7 +116,7 @@ class Retention:
         self._data_dir = data_dir
         self._runtime_dir = runtime_dir
         self._gone = gone
-        self._sizes: dict[tuple[str, float], int] = {}
+        self._stored = StoredBytes(data_dir)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -179,10 +179,7 @@ class Retention:
 
     def _measure(self, row: JobRow) -> EndedJob:
         ended = row.state_since if row.ended is None else row.ended
-        if (row.id, ended) not in self._sizes:
-            paths = self._paths(row)
-            self._sizes[row.id, ended] = size_of((paths.result_dir, paths.job_dir)) if self._limits.bytes else 0
-        return EndedJob(row.id, ended, self._sizes[row.id, ended])
+        return EndedJob(row.id, ended, self._stored.of(row) if self._limits.bytes else 0)
 
     def _clear(self, paths: JobPaths) -> None:
         try:
@@ -203,33 +200,6 @@ class Retention:
                 left = paths.job_dir.exists() or paths.result_dir.exists()
                 if left and self._store.job(event.job) is None:
                     self._clear(paths)
-
-
-def size_of(folders: Collection[Path]) -> int:
-    """Return the bytes on disk of all files below. A file with several names counts once."""
-    seen: dict[tuple[int, int], int] = {}
-    for folder in folders:
-        for entry in _files(folder):
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            # By inode: packages and weights are hard links where the file system can, and blocks count what is really
-            # freed.
-            seen[status.st_dev, status.st_ino] = status.st_blocks * 512
-    return sum(seen.values())
-
-
-def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _files(Path(entry.path))
-                else:
-                    yield entry
-    except (FileNotFoundError, NotADirectoryError):
-        return
 
 
 def _needed(store: Store) -> set[str]:

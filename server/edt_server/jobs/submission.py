@@ -19,7 +19,8 @@ from edt_sdk.packing.sources import SourceFile
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.job import JobPatch, JobSpec, JobState
+from edt_sdk.schemas.job import JobPatch, JobSettings, JobSpec, JobState
+from edt_sdk.schemas.plan import InstanceGroup
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.places import check_there, folder_of
 from edt_server.catalogue.training import PARAMETERS, WEIGHTS_DIR, parameters
@@ -167,8 +168,16 @@ def sized(spec: JobSpec) -> JobSpec:
     return msgspec.structs.replace(spec, min_workers=spec.max_workers, slots_per_unit=unit)
 
 
-def check_change(spec: JobSpec, patch: JobPatch) -> None:
-    """Raise Unprocessable when the change would resize a program that is not elastic."""
+def check_change(spec: JobSpec, settings: JobSettings, patch: JobPatch, group: InstanceGroup, *, admin: bool) -> None:
+    """Raise Unprocessable when the change would resize a program that is not elastic, or exceed the highest priority.
+
+    `group` is the job's instance group after the change. Only an `admin` may exceed its highest priority.
+    """
+    after = patch.apply_to(settings)
+    # Not for any other change: a job that was above the bound before there was one keeps its priority.
+    urged = (after.priority, after.instance_group) != (settings.priority, settings.instance_group)
+    if urged and after.priority > group.max_priority and not admin:
+        group.check_priority(after.priority)
     wanted = patch.max_workers
     if wanted is None or wanted == spec.max_workers or Framework(spec.framework).elastic:
         return

@@ -1,13 +1,14 @@
-"""Decide the ownership of jobs, in this one place.
+"""Decide the ownership of jobs, and who is an admin, in this one place.
 
 A user is a name that is safe as a folder name (`owner_name`). A job belongs to the user that submitted it, and only
 that user may do anything with it. Other users see `views.public_view`: enough to understand how the slots are shared,
-nothing of the job's work and output.
+nothing of the job's work and output. An admin may change the plan, and has no other rights over jobs.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Set
 from urllib.parse import quote
 
 from edt_sdk.schemas.errors import NotAllowed
@@ -30,6 +31,22 @@ def checked(user: str, row: JobRow) -> JobRow:
             job=row.id,
         )
     return row
+
+
+def is_admin(user: str, admins: Set[str] | None) -> bool:
+    """Return whether `user` may change the plan. `admins` is None where every user may."""
+    return admins is None or user in admins
+
+
+def check_admin(user: str, admins: Set[str] | None) -> None:
+    """Raise NotAllowed unless `user` may change the plan."""
+    if admins is None or user in admins:
+        return
+    named = f"its admins may, {', '.join(sorted(admins))}" if admins else "it has no admin yet"
+    raise NotAllowed(
+        f"You are {user}, and may not change the plan of this server: {named}.",
+        hint=f"The server's administrator adds {user!r} to c.EdtApp.admins in its configuration, and restarts it.",
+    )
 
 
 def owner_name(username: str) -> str:

@@ -79,7 +79,7 @@ async def open_service(
         ledger = writer.ledger
         claims = ledger.claims = DeviceClaims(settings.data_dir, settings.runtime_dir, identify(os.getpid()))
         await writer.read(ledger.keep_claims)
-        sharing = Sharing(writer, claims)
+        sharing = Sharing(writer, claims, settings.admins)
         hosts = Hosts(settings, sharing.set_hosts) if settings.local_hosts else None
         if hosts is not None:
             stack.push_async_callback(hosts.stop)

@@ -23,11 +23,13 @@ from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.forecast import Forecast, WhatIf
 from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobSpec, JobState, JobView, Reason
+from edt_sdk.schemas.plan import InstanceGroup
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
 from edt_server.catalogue.places import check_folder
 from edt_server.channel import SpareSupervisors, Supervision
+from edt_server.core.core import Core
 from edt_server.core.events import JobChanged
 from edt_server.files import job_files
 from edt_server.history import TimelineFeed
@@ -40,6 +42,7 @@ from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.service.picture_service import Picturing
+from edt_server.service.quotas import Quotas, check_waiting
 from edt_server.service.sharing import Sharing
 from edt_server.service.validations import Validations
 from edt_server.settings import Settings
@@ -86,6 +89,7 @@ class Service:
         self.catalogue = Catalogue(self)
         self.validations = Validations(self)
         self.pictures = Picturing(self, self._events)
+        self.quotas = Quotas(self._writer, self.settings.data_dir)
 
     # --- its own state ------------------------------------------------------------------------------------------------
 
@@ -190,8 +194,9 @@ class Service:
         patch.check()  # after the owner was checked: another user learns nothing, not even that the change is wrong
         if row.state.final:
             raise ended_already(row, "changed")
-        check_change(row.spec, patch)
         now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
+        group = _group_of(now.core, job, patch.instance_group)
+        check_change(row.spec, row.settings, patch, group, admin=self._is_admin(user))
         # On a copy of the core and in another thread: the answer may take long, and decisions must not wait for it.
         return await asyncio.to_thread(what_if.answer, now, job, patch)
 
@@ -200,6 +205,9 @@ class Service:
         spec.check()
         # What a submission refuses, its preview refuses too.
         await self._interpreters.choose(spec)
+        group = self.sharing.plan.group(spec.instance_group)
+        if not self._is_admin(user):
+            group.check_priority(spec.priority)
         now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
         return await asyncio.to_thread(forecast.forecast, now, self._rates.ends(), user, spec)
 
@@ -310,9 +318,14 @@ class Service:
             weights: the weights it starts with, also in place of the weights of the job in `spec.warm_start`.
         """
         spec = sized(spec.check())
-        spec = msgspec.structs.replace(spec, instance_group=self.sharing.plan.group(spec.instance_group).name)
+        group = self.sharing.plan.group(spec.instance_group)
+        if not self._is_admin(user):
+            group.check_priority(spec.priority)
+        spec = msgspec.structs.replace(spec, instance_group=group.name)
         # Before any file is unpacked: an impossible job should cost nothing.
         await self._writer.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
+        await self._writer.read(check_waiting, self._ledger.core, user, group)
+        await self.quotas.check_bytes(user, group)
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
         spec = await self.catalogue.datasets.registered(user, spec, training)
@@ -322,8 +335,14 @@ class Service:
         accepted = await asyncio.to_thread(
             submission.place, self.settings, user, spec, package, interpreter, threads, weights
         )
+
+        def enter(change: Change) -> None:
+            # Once more in the transaction: several submissions at once must not exceed a quota.
+            check_waiting(change.core, user, change.core.plan.group(spec.instance_group))
+            accepted.enter(change)
+
         try:
-            await self.change(accepted.enter)
+            await self.change(enter)
         except (StoreError, asyncio.CancelledError):
             # It may have been committed all the same, so its files stay until the store answers.
             self._uncommitted.add(accepted.paths)
@@ -339,14 +358,19 @@ class Service:
         Settings that the scheduler needs can change while the job lives, the others at any time.
         """
         scheduling = patch.scheduling()
+        if patch.instance_group is not None:
+            await self._check_move(user, job, patch.instance_group)
 
         def work(change: Change) -> JobRow:
             row = access.checked(user, change.row(job))
             if changes := scheduling.changes():
                 if row.state.final:
                     raise ended_already(row, "changed")
-                check_change(row.spec, patch)
+                group = _group_of(change.core, job, patch.instance_group)
+                check_change(row.spec, row.settings, patch, group, admin=self._is_admin(user))
                 if patch.instance_group is not None:
+                    if patch.instance_group != row.settings.instance_group and not change.core.holding(job):
+                        check_waiting(change.core, user, group)
                     change.core.fits(patch.instance_group, row.spec.min_workers, row.spec.slots_per_unit)
                 before = {name: getattr(row.settings, name) for name in changes}
                 change.apply(JobChanged(job, scheduling), before=before, by=user)
@@ -407,6 +431,8 @@ class Service:
         last one).
         """
         row = await self.mine(user, job)
+        if instance_group is not None:
+            await self._check_move(user, job, instance_group)
         paths = self.paths(row)
         await asyncio.to_thread(check_folder, self.settings.data_dir, row.owner, job, row.spec)
         # The next attempt would wait for the processes of the last one, which hold its lock (docs/decisions/010).
@@ -416,6 +442,16 @@ class Service:
         def work(change: Change) -> JobRow:
             row = access.checked(user, change.row(job))
             self._refuse_while_deleted(job)
+            present = row.settings.instance_group
+            named = present if instance_group is None else instance_group
+            if instance_group is not None:
+                move, group = JobPatch(instance_group=named), change.core.plan.group(named)
+                check_change(row.spec, row.settings, move, group, admin=self._is_admin(user))
+            # A suspended job counts as waiting already. One that has ended comes back.
+            if row.state.final or named != present:
+                for group in change.core.plan.leaves():
+                    if group.name == named:
+                        check_waiting(change.core, user, group)
             if not row.state.final and job in recovery.stop_requests(self._ledger.store, [job]):
                 raise Conflict(
                     f"Job {job} is being stopped.",
@@ -448,9 +484,23 @@ class Service:
         await self.change(work)
         return await self.job(user, job)
 
+    async def _check_move(self, user: str, job: str, instance_group: str) -> None:
+        """Raise Conflict when a quota of stored bytes of the group that the job moves to is used up."""
+        group = self.sharing.plan.group(instance_group)
+        if group.name != (await self.mine(user, job)).settings.instance_group:
+            await self.quotas.check_bytes(user, group)
+
+    def _is_admin(self, user: str) -> bool:
+        return access.is_admin(user, self.settings.admins)
+
     def _refuse_while_deleted(self, job: str) -> None:
         if job in self._deleting:
             raise Conflict(f"Job {job} is being deleted.", hint="Clone another job, or submit it anew.", job=job)
+
+
+def _group_of(core: Core, job: str, named: str | None) -> InstanceGroup:
+    """Return the group that the job is in, or that it moves to. Unprocessable where jobs cannot be in that."""
+    return core.group_of(job) if named is None else core.plan.group(named)
 
 
 def ended_already(row: JobRow, what: str) -> Conflict:

@@ -2,13 +2,13 @@
 
 Every change has one form: a new plan is made from the present one, checked as a whole, committed as an input of the
 core, together with the slots that it makes of the hosts. So a change that is wrong anywhere changes nothing, and it
-counts at once for the jobs that run. The HTTP layer decides which user may change the plan.
+counts at once for the jobs that run. Only an admin may change the plan.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from edt_sdk.schemas.job import convert_change
 from edt_sdk.schemas.plan import InstanceGroup, Named, Plan, ResourceGroup
 from edt_server.core.events import PlanChanged, SlotsChanged
 from edt_server.ledger import Change, LedgerWriter
+from edt_server.service import access
 from edt_server.system.device_claims import DeviceClaims
 from edt_server.system.slots import Host, plan_slots
 
@@ -32,6 +33,7 @@ class Sharing:
 
     _writer: LedgerWriter
     _claims: DeviceClaims
+    _admins: Set[str] | None = None
     _hosts: tuple[Host, ...] = ()
 
     # --- at the start -------------------------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ class Sharing:
         """Return how the slots are shared now."""
         return self._writer.ledger.core.plan
 
-    # --- verbs --------------------------------------------------------------------------------------------------------
+    # --- verbs, NotAllowed for a user who is no admin -----------------------------------------------------------------
 
     async def set_plan(self, user: str, plan: Plan, *, made_from: str | None = None) -> Plan:
         """Replace the plan. Unprocessable when the new one cannot be used, or has no place for a present job.
@@ -131,6 +133,8 @@ class Sharing:
         await self._edit(user, edit)
 
     async def _edit(self, user: str, edit: Callable[[Plan], Plan]) -> Plan:
+        access.check_admin(user, self._admins)
+
         def work(change: Change) -> Plan:
             before = change.core.plan
             after = edit(before).check()

@@ -54,6 +54,7 @@ DECLARED = {
     ("GET", "/timeline"): ("read", "edt:cluster"),
     ("GET", "/pictures/{picture}"): ("read", "edt:cluster"),
     ("GET", "/cluster"): ("read", "edt:cluster"),
+    ("GET", "/quota"): ("read", "edt:cluster"),
     ("GET", "/plan"): ("read", "edt:plan"),
     ("PUT", "/plan"): ("write", "edt:plan"),
     ("GET", "/instance-groups"): ("read", "edt:plan"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from jupyter_server.auth import Authorizer
 
+from edt_sdk.schemas.plan import QUOTAS
+
 GROUP = {
     "name": "default", "resource_group": "default", "parent": "", "policy": "fairshare", "preemption": True, "share": 1,
     "own": 0, "lend": None, "borrow": None, "user_shares": None, "throughput_aware": False, "quantum": 60.0,
-    "pending_timeout": None,
+    "pending_timeout": None, "max_priority": 10000, **dict.fromkeys(QUOTAS),
 }  # fmt: skip
 
 

@@ -18,6 +18,10 @@ from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
 
 DEFAULT = msgspec.to_builtins(InstanceGroup(name="default"))
 NIGHT = {**DEFAULT, "name": "night", "share": 2}
+QUOTA = {
+    "instance_group": "default", "quota": "user_bytes", "used": 12_000_000, "limit": 13_000_000, "near": True,
+    "text": "ann has 12,000,000 of at most 13,000,000 bytes stored in the instance group default (user_bytes).",
+}  # fmt: skip
 REST = {"name": "default", "hosts": [], "slots": ""}
 
 
@@ -70,6 +74,13 @@ class TestInPython:
         assert echo() == {"share": 2, "lend": None}
         client.delete_instance_group("night")
         assert peer.paths()[-1] == "DELETE instance-groups/night"
+
+    def test_quotas(self, client, echo, peer):
+        made = client.create_instance_group("night", max_priority=7000, user_slots=4, max_bytes=10**9)
+        assert (made.max_priority, made.user_slots, made.max_bytes, made.user_bytes) == (7000, 4, 10**9, None)
+        peer.on("GET", "quota", {"quotas": [QUOTA]})
+        (use,) = client.quotas()
+        assert (use.quota, use.used, use.near) == ("user_bytes", 12_000_000, True)
 
     def test_resource_groups(self, client, echo, peer):
         assert client.resource_groups() == [ResourceGroup(name="default")]
@@ -131,6 +142,20 @@ class TestAtAShell:
         edt("group", "update", "night", "--user-share", "none", "--pending-timeout", "never", "--preemption")
         assert echo() == {"user_shares": None, "pending_timeout": None, "preemption": True}
         assert edt("group", "delete", "night").stdout == "night\n"
+
+    def test_quotas(self, edt, echo, peer):
+        done = edt("group", "update", "night", "--user-slots", 4, "--max-running", "any", "--max-priority", 7000)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert echo() == {"user_slots": 4, "max_running": None, "max_priority": 7000}
+        assert "priority at most 7000, user_slots 4" in done.stdout
+        peer.on("GET", "quota", {"quotas": [QUOTA]})
+        assert edt("quota").stdout.splitlines() == [
+            "GROUP    QUOTA       USED        LIMIT",
+            "default  user_bytes  12,000,000  13,000,000",
+        ]
+        assert json.loads(edt("quota", "-o", "json").stdout) == {"quotas": [QUOTA]}
+        peer.on("GET", "quota", {"quotas": []})
+        assert edt("quota").stdout == "No quotas are set.\n"
 
     def test_resources(self, edt, echo):
         assert edt("resources").stdout.splitlines()[1].split() == ["default", "as", "found", "(all", "others)"]

@@ -18,19 +18,46 @@ def check(core):
     assert set(taken) == set(core._taken), "the index of taken slots differs from the jobs"
     for job in jobs:
         held, target = len(job.held), job.target
-        assert held <= target <= job.asked, f"{job.name}: {held} held of {target} of {job.asked}"
+        assert held <= target <= job.usable, f"{job.name}: {held} held of {target} of {job.usable}"
         assert target == 0 or (target >= job.floor and target % job.unit == 0), f"{job.name} gets {target}"
         assert all(core._belongs(job, slot) for slot in job.held), f"{job.name} holds a slot of another resource group"
         assert target == pools[job.pool].rule.target(job.name), f"{job.name}: an entitlement out of date"
+    for group in core.plan.leaves():
+        _check_quotas(core, group)
     for pool in pools.values():
         here = [job for job in jobs if job.pool == pool.name]
         assert sum(job.target for job in here) <= len(pool.slots), "more entitled than there is"
         assert pool._free == {slot for slot in pool.slots if slot not in core._taken}, "a free slot was forgotten"
         short = [job.missing for job in here if job.missing]
         assert not short or min(short) > len(pool._free), "a free slot was not granted"
-        fair = {job.name for job in here if job.asked and not job.target and not pool.turns.queue_of(job.name)}
+        fair = {job.name for job in here if job.usable and not job.target and not pool.turns.queue_of(job.name)}
         queues = {queue.name for queue in pool.turns.queues() if not queue.target}
         assert fair | queues == set(pool.turns.waiting), "the waiting list differs from the jobs that wait"
         for queue in pool.turns.queues():
             assert queue.jobs == {job.name for job in here if pool.turns.queue_of(job.name) is queue}
             assert queue.target == sum(core._jobs[name].target for name in queue.jobs), f"{queue}: wrong target"
+
+
+def _check_quotas(core, group):
+    """No user has more slots or jobs than a quota allows, except jobs that keep what they have."""
+    here = list(core._jobs_of(group))
+    active = [job for job in here if not job.suspended]
+    placed = [job for job in active if not job.queued]
+    for owner in {job.owner for job in here}:
+        mine = [job for job in placed if job.owner == owner]
+        kept = [job for job in mine if job.claim(group).keep]
+        if group.user_running is not None:
+            running = sum(job.target > 0 for job in mine)
+            assert running <= max(group.user_running, len(kept)), f"{owner} has too many jobs in {group.name}"
+        if group.user_slots is not None:
+            most = max(group.user_slots, sum(job.claim(group).keep for job in kept))
+            assert sum(job.target for job in mine) <= most, f"{owner} has too many slots in {group.name}"
+    kept = [job for job in placed if job.claim(group).keep]
+    if group.max_running is not None:
+        running = sum(job.target > 0 for job in placed)
+        assert running <= max(group.max_running, len(kept)), f"too many jobs run in {group.name}"
+    for job in active:
+        if job.queued:
+            of_user = sum(each.owner == job.owner for each in placed)
+            full = group.max_running is not None and len(placed) >= group.max_running
+            assert full or (group.user_running is not None and of_user >= group.user_running), f"{job.name} queues"

@@ -42,7 +42,7 @@ class Definition:
         if self.kids[name]:
             return self.kids[name], []
         mine = [c for c in self.claims if c.group == name]
-        if self.groups.get(name) is not None and self.groups[name].user_shares is not None:
+        if self.groups.get(name) is not None and self.groups[name].weights_of_users is not None:
             return [(name, user) for user in sorted({c.user for c in mine})], []
         return [], mine
 
@@ -62,6 +62,8 @@ class Definition:
         own, lend, borrow = 0, None, None
         if not isinstance(name, tuple):
             own, lend, borrow = self.own[name], self.groups[name].lend, self.groups[name].borrow
+        else:
+            borrow = self.groups[name[0]].user_slots
         kept = 0 if lend is None else own - lend
         owned = max(reserves, min(own, demand))
         reserve = max(owned, min(own, kept))
@@ -128,7 +130,7 @@ class Definition:
 
     def share(self, name):
         if isinstance(name, tuple):
-            shares = self.groups[name[0]].user_shares
+            shares = self.groups[name[0]].weights_of_users
             return shares.get(name[1], shares.get("*", 1))
         return self.groups[name].share
 

@@ -293,6 +293,10 @@ def every_reason(play):
     p.step(SpeedMeasured("a", {1: 10.0, 2: 15.0, 4: 12.0}))
     p.release_all()
     yield p.core.reason("a", call)
+    p = play(8, plan=Plan(instance_groups=(InstanceGroup(name="default", user_running=1),)))
+    p.run("a", owner="ana")
+    p.run("b", owner="ana")
+    yield p.core.reason("b", call)
 
 
 def test_no_reason_has_a_formula_in_its_sentence(play):

@@ -36,6 +36,17 @@ CROWDED = (
     InstanceGroup(name="d", policy="priority", own=2, lend=1),
     InstanceGroup(name="e", own=4, borrow=1),
 )
+# A strict queue with users and slots of its own: within these, users take turns too.
+OWNED = (*CROWDED[:-2], InstanceGroup(name="d", policy="priority", own=2, user_shares={"*": 1}), CROWDED[-1])
+# With limits for users, under every policy, next to and below other limits.
+LIMITED = (
+    *CROWDED[:6],
+    InstanceGroup(name="a22", parent="a2", user_shares={"u": 3, "*": 2}, user_slots=3),
+    *CROWDED[7:9],
+    InstanceGroup(name="c3", parent="c", policy="fifo", user_slots=1),
+    InstanceGroup(name="d", policy="priority", own=2, lend=1, user_slots=2),
+    InstanceGroup(name="e", own=4, borrow=3, user_slots=3),
+)
 TABLES = ((), ((1, 1.0), (2, 1.9), (4, 3.5)), ((1, 3.0), (4, 6.0), (8, 5.0)), ((2, 5.0),))
 WEIGHTS = (1, 2, 3, 1000, 2000, 3000, 5000, 5000, 10000, 10**9)
 
@@ -131,7 +142,7 @@ class History:
         strict = [group for group in self.groups if group.policy != "fairshare"]
         if strict and self.rng.random() < 0.3:
             group = self.rng.choice(strict)
-            at = group.name, self.rng.choice("uvw") if group.user_shares is not None else ""
+            at = group.name, self.rng.choice("uvw") if group.weights_of_users is not None else ""
             self.turns[at] = self.number
             self.rule.set_turn(*at, self.number)
         elif self.claims:
@@ -184,19 +195,40 @@ def test_kept_up_to_date_is_worked_out_from_nothing_and_nobody_moves_the_wrong_w
             history.compare()
 
 
+def check_limits(groups, claims, targets):
+    """The jobs of a user together have at most the quota of slots."""
+    for group in groups:
+        if group.user_slots is not None:
+            for user in "uvw":
+                mine = [claim.job for claim in claims if (claim.group, claim.user) == (group.name, user)]
+                assert sum(targets.get(job, 0) for job in mine) <= group.user_slots, (group.name, user)
+
+
 @pytest.mark.parametrize(
-    ("slots", "most_jobs", "share"), [(4, 60, 0.05), (20, 60, 0.05), (30, 300, 0.02)], ids=("few", "some", "queues")
+    ("groups", "slots", "most_jobs", "share"),
+    [
+        (CROWDED, 4, 60, 0.05),
+        (CROWDED, 20, 60, 0.05),
+        (CROWDED, 30, 300, 0.02),
+        (OWNED, 20, 60, 0.05),
+        (OWNED, 9, 60, 0.05),
+        (LIMITED, 20, 60, 0.05),
+        (LIMITED, 40, 40, 0.05),
+        (LIMITED, 300, 60, 0.02),
+    ],
+    ids=("few", "some", "queues", "owned", "owned-few", "limited", "limited-some", "limited-roomy"),
 )
-def test_turns_are_kept_up_to_date_in_a_crowd(slots, most_jobs, share):
-    history = History(CROWDED, slots, f"turns{slots}", most_jobs)
+def test_turns_are_kept_up_to_date_in_a_crowd(groups, slots, most_jobs, share):
+    history = History(groups, slots, f"turns{slots}", most_jobs)
     rng = history.rng
     for number in range(int(EVENTS * share)):
         (history.next_turn if rng.random() < 0.5 else history.step)()
         history.targets = history.settle()
+        check_limits(groups, history.claims.values(), history.targets)
         if number % 10 == 0 or number < 300:
             history.compare()
         if number % 50 == 0 or number < 60:
-            by_definition = Definition(CROWDED, history.slots, list(history.claims.values()), history.turns).targets()
+            by_definition = Definition(groups, history.slots, list(history.claims.values()), history.turns).targets()
             assert by_definition == {job: history.targets.get(job, 0) for job in by_definition}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
+import zlib
 
 import pytest
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.events import JOB_ARRIVED, SLOTS_CHANGED
-from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
+from edt_sdk.schemas.plan import QUOTAS, InstanceGroup, Plan, ResourceGroup
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import JobArrived, PlanChanged, SlotsChanged, SpeedMeasured, TimePassed
@@ -31,16 +33,22 @@ PLANS = (
     ),
     Plan(instance_groups=(InstanceGroup(name="default", policy="priority"), InstanceGroup(name="b", preemption=False))),
 )
+QUOTED = Plan(
+    instance_groups=(
+        InstanceGroup(name="default", user_running=2, max_running=3, user_slots=4),
+        InstanceGroup(name="b", preemption=False, max_running=1),
+    )
+)
 
 
-def history(rng: random.Random, length: int):
-    """Events the core accepts, of every kind, with their times."""
+def history(rng: random.Random, length: int, plans=PLANS):
+    """Events the core accepts, of every kind, with their times, under these plans in turn."""
     core, now = Core(), 0.0
     for number in range(length):
         now += rng.random()
         dice = rng.random()
         if dice < 0.05:
-            event = PlanChanged(rng.choice(PLANS))
+            event = PlanChanged(rng.choice(plans))
         elif dice < 0.15:
             event = TimePassed()
         elif dice < 0.20 and core.jobs:
@@ -63,7 +71,7 @@ def history(rng: random.Random, length: int):
 @pytest.mark.parametrize("seed", range(60))
 def test_what_was_dumped_goes_on_as_if_it_had_not_been(seed: int) -> None:
     rng = random.Random(seed)
-    events = list(history(rng, 80))
+    events = list(history(rng, 80, (*PLANS, QUOTED, QUOTED)))
     cut = rng.randint(0, len(events))
     whole, first = replayed(events), replayed(events[:cut])
     restored = load(VERSION, dump(first))
@@ -83,11 +91,17 @@ def test_what_cannot_be_read_is_no_snapshot() -> None:
     assert load(VERSION, data[:-3]) is None
 
 
-# What d7f2f61 and 4bb9306 wrote for this form.
-@pytest.mark.parametrize("version", ["5d450cfec1d5594e", "7e018cf0f7a12ea8"])
+# What d7f2f61, 4bb9306, 6814e72 and 0895f7c wrote for this form.
+@pytest.mark.parametrize("version", ["5d450cfec1d5594e", "7e018cf0f7a12ea8", "fa66e22ae5eb95d7", "3af2497bc715c643"])
 def test_a_snapshot_of_the_release_before_is_read(version: str) -> None:
     core = replayed(history(random.Random(1), 80))
-    restored = load(version, dump(core))
+    state = core.state()
+    for job in state["jobs"]:
+        assert job.pop() is False  # `queued`, which they did not have
+    for group in state["plan"]["instance_groups"]:
+        for field in ("max_priority", *QUOTAS):
+            del group[field]
+    restored = load(version, zlib.compress(json.dumps(state).encode()))
     assert restored is not None
     assert restored.digest() == core.digest()
 

@@ -21,8 +21,8 @@ from edt_server.jobs.retention import (
     Retention,
     RetentionLimits,
     SteadyClock,
-    size_of,
 )
+from edt_server.jobs.stored_bytes import size_of
 from edt_server.jobs.submission import Submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger

@@ -8,6 +8,7 @@ import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobPatch, JobSpec
+from edt_sdk.schemas.plan import InstanceGroup
 from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.jobs.submission import check_change, main_file, remarks, sized
@@ -63,7 +64,30 @@ def test_jobs_that_are_not_elastic_get_all_their_slots_or_none(
 
 
 def test_their_size_stays() -> None:
-    check_change(spec(framework="edtPyTorch"), JobPatch(max_workers=3))
-    check_change(spec(framework="PyTorch"), JobPatch(max_workers=1, priority=3))
+    def change(framework: str, patch: JobPatch) -> None:
+        job = spec(framework=framework)
+        check_change(job, job.settings, patch, InstanceGroup(name="default"), admin=False)
+
+    change("edtPyTorch", JobPatch(max_workers=3))
+    change("PyTorch", JobPatch(max_workers=1, priority=3))
     with pytest.raises(Unprocessable, match="no more and no fewer"):
-        check_change(spec(framework="PyTorch"), JobPatch(max_workers=3))
+        change("PyTorch", JobPatch(max_workers=3))
+
+
+def test_a_change_meets_the_highest_priority_of_the_group() -> None:
+    before = spec(priority=20_000, instance_group="day")
+
+    def change(admin: bool = False, most: int = 10_000, **patch) -> None:
+        group = InstanceGroup(name=patch.get("instance_group", "day"), max_priority=most)
+        check_change(before, before.settings, JobPatch(**patch), group, admin=admin)
+
+    change(priority=10_000)
+    change(max_workers=3)  # it was above the bound before, and stays as it is
+    change(priority=20_000)
+    change(priority=10_001, admin=True)
+    change(priority=30_000, most=30_000)
+    for patch in ({"priority": 10_001}, {"instance_group": "night"}):
+        with pytest.raises(Unprocessable, match="at most 10000 in the instance group") as refused:
+            change(**patch)
+        assert "Only an admin" in refused.value.hint
+        assert refused.value.ids["field"] == "priority"

@@ -23,8 +23,28 @@ const NEW: IInstanceGroup = {
   user_shares: null,
   throughput_aware: false,
   quantum: 60,
-  pending_timeout: null
+  pending_timeout: null,
+  max_priority: 10000,
+  max_waiting: null,
+  max_running: null,
+  max_bytes: null,
+  user_waiting: null,
+  user_running: null,
+  user_slots: null,
+  user_bytes: null
 };
+
+/** The quotas of a group, each with its label. */
+const QUOTAS = [
+  ['max_waiting', 'Waiting jobs', 'Of all users'],
+  ['max_running', 'Running jobs', 'Of all users'],
+  ['max_bytes', 'Bytes stored', 'Of all users'],
+  ['user_waiting', 'Waiting jobs of a user', 'Of each user'],
+  ['user_running', 'Running jobs of a user', 'Of each user'],
+  ['user_slots', 'Slots of a user', 'Of each user'],
+  ['user_bytes', 'Bytes stored by a user', 'Of each user']
+] as const;
+type Quotas = Pick<IInstanceGroup, (typeof QUOTAS)[number][0]>;
 
 function seconds(answers: Answers, name: string): number {
   const value = Number(answers[name]);
@@ -47,7 +67,9 @@ function body(answers: Answers): Omit<IInstanceGroup, 'name' | 'user_shares'> {
     borrow: wholeOrNone(answers, 'borrow', 0),
     throughput_aware: answers['throughput_aware'] === 'on',
     quantum: seconds(answers, 'quantum'),
-    pending_timeout: (answers['pending_timeout'] ?? '').trim() === '' ? null : seconds(answers, 'pending_timeout')
+    pending_timeout: (answers['pending_timeout'] ?? '').trim() === '' ? null : seconds(answers, 'pending_timeout'),
+    max_priority: whole(answers, 'max_priority', 1),
+    ...(Object.fromEntries(QUOTAS.map(([name]) => [name, wholeOrNone(answers, name, 1)])) as unknown as Quotas)
   };
 }
 
@@ -76,7 +98,9 @@ export function GroupForm(props: {
       borrow: text(from.borrow),
       throughput_aware: from.throughput_aware ? 'on' : 'off',
       quantum: String(from.quantum),
-      pending_timeout: text(from.pending_timeout)
+      pending_timeout: text(from.pending_timeout),
+      max_priority: String(from.max_priority),
+      ...Object.fromEntries(QUOTAS.map(([name]) => [name, text(from[name])]))
     },
     async answers => {
       const changes = body(answers);
@@ -149,6 +173,10 @@ export function GroupForm(props: {
       />
       <TextField form={form} name="quantum" label="Turns of at least" type="number" min={0} hint="Seconds a job runs before another's turn." />
       <TextField form={form} name="pending_timeout" label="Gives up after" type="number" min={0} hint="Seconds without ever a slot; empty for never." />
+      <TextField form={form} name="max_priority" label="Highest priority" type="number" min={1} hint="Of a job; an admin may exceed it." />
+      {QUOTAS.map(([name, label, whose]) => (
+        <TextField key={name} form={form} name={name} label={label} type="number" min={1} hint={`${whose}, at most; empty for no quota.`} />
+      ))}
     </BoxedForm>
   );
 }

@@ -7,6 +7,7 @@ import { sentenceOf } from '../api';
 import type { Jobs, Scope } from '../jobs';
 import { LogIn } from '../login';
 import { PictureImage } from '../picture_image';
+import type { IQuotaUse } from '../schemas';
 import { Button } from '../state';
 import type { IJobView } from '../views';
 import { clock, demandWords, sentence } from '../words';
@@ -16,6 +17,7 @@ import { Row, ROW_HEIGHT } from './row';
 import { Listbox } from './listbox';
 
 const TIMELINE_EVERY_MS = 15_000;
+const QUOTAS_EVERY_MS = 60_000;
 
 export interface IPanelProps {
   jobs: Jobs;
@@ -50,6 +52,7 @@ export function JobsPanel({ jobs, commands, visible, choice, onChoice, entering 
       <Head commands={commands} scope={scope} onScope={setScope} />
       <Trouble jobs={jobs} />
       <Machine jobs={jobs} visible={visible} />
+      <Quotas jobs={jobs} visible={visible} />
       <Filters views={views} chips={chips} search={search} onChoose={some => onChoice({ ...choice, ...some })} />
       {list === undefined ? (
         <p className="jp-edt-empty" role="status">
@@ -178,6 +181,40 @@ function Machine({ jobs, visible }: { jobs: Jobs; visible: boolean }): JSX.Eleme
       <div>{[says, ...demandWords(cluster.jobs)].join(', ')}.</div>
     </div>
   );
+}
+
+/** A line for each quota that is nearly or quite used up. */
+function Quotas({ jobs, visible }: { jobs: Jobs; visible: boolean }): JSX.Element | null {
+  const [near, setNear] = useState<readonly IQuotaUse[]>([]);
+  useEffect(() => {
+    if (!visible) {
+      return;
+    }
+    let over = false;
+    const ask = async (): Promise<void> => {
+      try {
+        const found = await jobs.api.request<{ quotas: IQuotaUse[] }>('quota', { no_track_activity: 1 });
+        if (!over) {
+          setNear(found.quotas.filter(use => use.near));
+        }
+      } catch {
+        // The panel shows above that the server does not answer.
+      }
+    };
+    void ask();
+    const timer = setInterval(() => !document.hidden && void ask(), QUOTAS_EVERY_MS);
+    return () => {
+      over = true;
+      clearInterval(timer);
+    };
+  }, [jobs, visible]);
+  return near.length ? (
+    <div className="jp-edt-machine" role="status">
+      {near.map(use => (
+        <div key={`${use.instance_group} ${use.quota}`}>Quota: {use.text}</div>
+      ))}
+    </div>
+  ) : null;
 }
 
 interface IFiltersProps {
