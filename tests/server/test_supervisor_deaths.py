@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -81,6 +82,34 @@ async def test_a_worker_that_hangs_is_found_and_replaced(tmp_path):
         assert (await server.report(JobEnded)).state is JobState.FINISHED
         await server.gone()
         assert [commit["update"] for commit in server.commits()] == list(range(90))
+        server.assert_nothing_left()
+
+
+async def test_a_job_that_hangs_at_the_same_place_ends_and_says_where(tmp_path):
+    flag = tmp_path / "hang"
+    trouble = f"__import__('pathlib').Path({str(flag)!r}).exists() and time.sleep(600)"
+    async with serving(tmp_path) as server:
+        server.allocate(0)
+        server.submit(script(delay=0.004, epochs=600, trouble=trouble), hang_timeout=2.0)
+        await server.report(GenerationFormed, number=1)
+        await server.until(lambda: server.progress and server.progress[-1].update > 0, "an update")
+        flag.touch()
+        # Each hang is waited for by itself: one wait is no longer than a minute.
+        await server.until(lambda: sum(isinstance(report, WorkerLost) for report in server.reports) == 2, "two hangs")
+        ended = await server.report(JobEnded)
+        await server.gone()
+        assert ended.state is JobState.FAILED
+        sentence, where, stack, innermost, *_ = ended.message.split("\n")
+        worker, update = re.match(
+            r"Worker (\d+) \(rank 0, slot 0\) did not move for \d+ s after update (\d+) and was killed\. "
+            r"It was tried 3 times without progress in between\. The stack in its log shows where it hung\.",
+            sentence,
+        ).groups()
+        assert int(update) == len(server.commits()), "the update that did not end"
+        assert where == f"Last lines of worker-{worker}.stderr:"
+        assert stack.endswith("(most recent call first):")
+        assert innermost.endswith(" in __getitem__")
+        assert sum(isinstance(report, WorkerLost) for report in server.reports) == 2
         server.assert_nothing_left()
 
 
