@@ -7,12 +7,13 @@ import signal
 
 import pytest
 
-from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire.control import (
     DriverLost,
     DriverStarted,
     GenerationFormed,
     JobEnded,
+    RunStarted,
     TrainingStarted,
     WorkerLost,
 )
@@ -153,6 +154,33 @@ async def test_a_killed_supervisor_is_replaced_by_one_that_goes_on(tmp_path, sto
         assert sum(isinstance(report, TrainingStarted) for report in server.reports) == 1
         assert [commit["update"] for commit in server.commits()] == list(range(90))
         assert not server.memory.exists()
+        server.assert_nothing_left()
+
+
+async def test_what_a_plain_script_has_started_ends_with_its_killed_supervisor(tmp_path):
+    source = """
+    import os, subprocess, sys, time
+    if os.path.exists(os.environ["CHECKPOINT_DIR"] + "/begun"):
+        sys.exit(0)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    open(os.environ["CHECKPOINT_DIR"] + "/begun", "w").close()
+    print(child.pid, flush=True)
+    time.sleep(600)
+    """
+    async with serving(tmp_path) as server:
+        server.allocate(0)
+        server.submit(source, JobSpec(name="script", main="train.py", max_workers=1, framework="PyTorch"))
+        await server.report(RunStarted)
+        output = server.paths.streams_dir / "worker-0.stdout"
+        child = int(await server.until(lambda: output.exists() and output.read_text(), "the child"))
+        assert child in server.processes()
+        os.kill(server.identity.pid, signal.SIGKILL)
+        await server.gone()
+        await server.until(lambda: not server.processes(), "the end of all its processes")
+        server.again()
+        ended = await server.report(JobEnded)
+        await server.gone()
+        assert ended == JobEnded(state=JobState.FINISHED, message="Finished: the main script ended with exit code 0.")
         server.assert_nothing_left()
 
 
