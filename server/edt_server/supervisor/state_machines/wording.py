@@ -31,16 +31,16 @@ class LastLines:
 def stream_tail(streams: Path, process: str) -> LastLines | None:
     """Return the tail of stderr, or of stdout when stderr is empty. None when both are empty."""
     for stream in ("stderr", "stdout"):
-        text = file_tail(streams / f"{process}.{stream}")
+        text = file_tail(streams / f"{process}.{stream}", within=streams.parent)
         if text:
             return LastLines(f"{process}.{stream}", text)
     return None
 
 
-def file_tail(path: Path) -> str:
-    """Return the `text_tail` of a file, "" when there is no such file."""
+def file_tail(path: Path, *, within: Path | None = None) -> str:
+    """Return the `text_tail` of a file, "" when there is no such file. `within` is as in `open_regular`."""
     try:
-        with open_regular(path) as file:
+        with open_regular(path, within=within) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _BYTES))
             data = file.read()
