@@ -10,6 +10,7 @@ __all__ = [
     "device_claims",
     "interpreters",
     "pauses",
+    "preallocation",
     "presence",
     "private_files",
     "processes",
