@@ -27,8 +27,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from edt_sdk.schemas.wire import zygote as wire
-from edt_sdk.schemas.wire.context import JOB_VARIABLE
-from edt_sdk.schemas.wire.job_processes import end_processes
+from edt_sdk.schemas.wire.context import JOB_VARIABLE, end_processes
 
 PROGRAMS = ("edt_sdk.training.driver", "edt_sdk.training.worker")
 # The first optimizer of a process imports torch._dynamo, which takes as long as torch.

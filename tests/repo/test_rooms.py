@@ -56,7 +56,6 @@ edt_server.outputs: edt_sdk.pictures.parts
 edt_server.service: catalogue channel core edt_sdk.pictures edt_sdk.pictures.parts files history jobs ledger outputs settings simulator store system
 edt_server.settings: store system
 edt_server.simulator: core edt_sdk.pictures edt_sdk.pictures.parts
-edt_server.store: system
 edt_server.supervisor: messaging supervisor.processes supervisor.programs supervisor.state_machines system
 edt_server.supervisor.processes: supervisor.state_machines system
 edt_server.supervisor.programs: supervisor.processes supervisor.state_machines system wmla

@@ -6,6 +6,6 @@ Read first: `control.py` (server and supervisor), then `link.py` (supervisor and
 """
 
 __all__ = [
-    "agent", "context", "control", "job_processes", "link", "parts", "paths", "pulse", "regular", "saved", "task",
+    "agent", "context", "control", "link", "parts", "paths", "preallocation", "pulse", "regular", "saved", "task",
     "zygote",
 ]  # fmt: skip

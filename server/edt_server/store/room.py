@@ -14,14 +14,16 @@ import os
 import sqlite3
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
-from edt_server.system.preallocation import allocate
+from edt_sdk.schemas.wire.preallocation import allocate
 
 log = logging.getLogger(__name__)
 
 # Bytes behind the end of the log, and inside of the file.
 LOG, FREE = 8 << 20, 1 << 20
 _STEP = 1 << 20
+_BLOCK = 512  # stat(2)
 # Free bytes of the disk below which the file does not grow only to have free pages: the growth might not be completed,
 # and the log could then not start again.
 _LEAST = 4 * FREE
@@ -33,7 +35,6 @@ class StoreRoom:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._path = str(engine.url.database)
-        self._until: dict[int, int] = {}
 
     def keep(self) -> None:
         """Have blocks behind the end of the log and free pages in the file, as far as the disk has room. Blocks."""
@@ -42,20 +43,18 @@ class StoreRoom:
             self._keep_pages()
         except FileNotFoundError:
             return  # there is no log on a network file system
-        except (OSError, sqlite3.Error) as wrong:
+        except (OSError, sqlite3.Error, SQLAlchemyError) as wrong:
             log.debug("no room is kept for the job store: %s", wrong)
 
     def _keep_log(self) -> None:
         found = os.stat(f"{self._path}-wal")
-        wanted = found.st_size + LOG
-        if wanted <= self._until.get(found.st_ino, 0) + _STEP:
+        if found.st_blocks * _BLOCK + _STEP >= found.st_size + LOG:
             return
         # Only for the log: to close a descriptor of the file would end SQLite's locks on it
         # (https://sqlite.org/howtocorrupt.html, 2.2).
         descriptor = os.open(f"{self._path}-wal", os.O_RDWR | os.O_CLOEXEC)
         try:
-            if allocate(descriptor, wanted):
-                self._until = {found.st_ino: wanted}
+            allocate(descriptor, found.st_size + LOG)
         finally:
             os.close(descriptor)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.wire.control import Numbered, encode
+from edt_sdk.schemas.wire.preallocation import allocate, release
 from edt_sdk.schemas.wire.regular import read_regular
-from edt_server.system.preallocation import allocate, release
 
 AHEAD = 64 << 10
 _decode = msgspec.json.Decoder(Numbered).decode

@@ -10,7 +10,6 @@ __all__ = [
     "device_claims",
     "interpreters",
     "pauses",
-    "preallocation",
     "presence",
     "private_files",
     "processes",

@@ -20,7 +20,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edt_sdk.schemas.wire.job_processes import end_processes
+from edt_sdk.schemas.wire.context import end_processes
 from edt_server.system.processes import identify, send_signal, stat_fields
 
 log = logging.getLogger(__name__)
