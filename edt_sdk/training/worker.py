@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import logging
 import os
 import sys
@@ -23,7 +24,7 @@ import edt_sdk.training.member.previous_zygote  # noqa: F401  # before all other
 from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Begin, Failed, WorkerHello, WorkerReady
-from edt_sdk.schemas.wire.pulse import Phase, Pulse
+from edt_sdk.schemas.wire.pulse import STACK_SIGNAL, Phase, Pulse
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.exchange.group import open_store
 from edt_sdk.training.member.heartbeat import Heartbeat
@@ -72,6 +73,8 @@ def configure(job: JobContext) -> None:
     torch.set_num_interop_threads(1)
     determinism.configure(job.mode)
     sys.argv = [job.main, *job.args]
+    # Descriptor 2 and not `sys.stderr`, which the job's code may replace.
+    faulthandler.register(STACK_SIGNAL, file=2, all_threads=False)
     log = logging.getLogger("edt_sdk")
     log.setLevel(logging.INFO)
     handler = logging.StreamHandler()

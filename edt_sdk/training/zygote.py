@@ -3,7 +3,7 @@
 The supervisor starts one for each job as `python -u -m edt_sdk.training.zygote`. Its stdin is its socket
 (`edt_sdk.schemas.wire.zygote`). It stays single-threaded, runs no user code, computes nothing and never touches CUDA,
 so that a forked process is what a started one would be. A process is forked twice, so that the supervisor, which adopts
-orphans, becomes its parent. A zygote ends when its socket is closed.
+orphans, becomes its parent. A zygote ends when its socket is closed, and first ends what its bound programs have left.
 
 It also forks heirs: zygotes with sockets of their own, which wait until the zygote before them has died and the
 supervisor asks them. So the imports survive the death of a zygote.
@@ -27,6 +27,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from edt_sdk.schemas.wire import zygote as wire
+from edt_sdk.schemas.wire.context import JOB_VARIABLE, end_processes
 
 PROGRAMS = ("edt_sdk.training.driver", "edt_sdk.training.worker")
 # The first optimizer of a process imports torch._dynamo, which takes as long as torch.
@@ -34,9 +35,13 @@ _MORE = ("edt_sdk.fabric.fabric", "torch._dynamo")
 # The name that `ps` shows. Driver and worker have names of the same length, which are written in its place.
 _NAME = b"edt_sdk.training.zygote"
 _MOST_DESCRIPTORS = 64
+# Gate, request, stdout and stderr of a program. It inherits the others.
+_OWN_DESCRIPTORS = 4
 _PR_SET_PDEATHSIG = 1
 # The files that `import_all` has imported, as they were then.
 _imported: dict[str, wire.Stamp] = {}
+# EDT_JOB of the bound programs that were forked, and the descriptors that they inherited.
+_bound: dict[bytes, Sequence[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,9 @@ def main() -> int:
     except ConnectionError:
         birth = None  # the supervisor is gone
     if birth is None:
+        # The kernel has killed the bound programs themselves, but not what these have started.
+        for mark in _bound:
+            end_processes(mark)
         # Exit handlers of the imported modules have nothing to do here.
         os._exit(0)
     connection.close()
@@ -108,9 +116,26 @@ def serve(connection: socket.socket) -> Birth | Heir | None:
             answer = wire.NotForked(why=f"{type(wrong).__name__}: {wrong.strerror}")
         if isinstance(answer, Birth | Heir):
             return answer
-        for descriptor in descriptors:
+        for descriptor in _not_kept(message, descriptors):
             os.close(descriptor)
         connection.send(wire.encode(answer))
+
+
+def _not_kept(request: bytes, descriptors: Sequence[int]) -> Sequence[int]:
+    """Return the descriptors of a request that this process needs no more.
+
+    Of a bound program it keeps those that the program inherits, among them the lock of the attempt. The next attempt
+    starts nothing while this process holds the lock, so that nothing of that attempt can be taken for a leftover.
+    """
+    if request != wire.PROGRAM:
+        return descriptors
+    _, body, *_ = descriptors
+    asked = _read_fork(body)
+    mark = wire.from_wire(asked.environ).get(JOB_VARIABLE.encode())
+    if not asked.bound or mark is None or mark in _bound:
+        return descriptors
+    kept = _bound[mark] = descriptors[_OWN_DESCRIPTORS:]
+    return descriptors[: len(descriptors) - len(kept)]
 
 
 def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answer:
@@ -150,9 +175,15 @@ def _pass(gate: int) -> None:
 def _birth(given: Sequence[int]) -> Birth:
     # The request lies in a memory file, because an environment may exceed the size of a datagram.
     request, stdout, stderr, *inherited = given
-    with open(request, "rb") as file:
-        file.seek(0)
-        return Birth(wire.decode_fork(file.read()), stdout, stderr, tuple(inherited))
+    try:
+        return Birth(_read_fork(request), stdout, stderr, tuple(inherited))
+    finally:
+        os.close(request)
+
+
+def _read_fork(request: int) -> wire.Fork:
+    # Without a change of the offset, which the zygote and its programs share.
+    return wire.decode_fork(os.pread(request, os.fstat(request).st_size, 0))
 
 
 def become(birth: Birth, path: Sequence[str]) -> None:

@@ -134,7 +134,8 @@ class EdtApp(ExtensionApp):
     hang_timeout = Float(
         60.0,
         min=1.0,
-        help="Minimum seconds without a heartbeat or progress before a worker is replaced.",
+        help="Minimum seconds without a heartbeat or progress before a worker is replaced. The third time in a row "
+        "at the same update the job fails, and its message shows where it hung.",
     ).tag(config=True)
     warm_workers = Int(
         1,

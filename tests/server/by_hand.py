@@ -29,6 +29,7 @@ from edt_server.system.processes import is_alive
 
 # Its folder in memory is one of the machine: tests of other processes must not share it.
 JOB = f"digits-{os.getpid()}"
+SPEC = JobSpec(name="digits", main="train.py", max_workers=2)
 TRAIN = """
     import time, torch
     from torch.utils.data import TensorDataset
@@ -104,7 +105,7 @@ class Server:
             JOB, Allocation(version=self.version, slots=tuple(Slot(id=slot, host="localhost") for slot in slots))
         )
 
-    def submit(self, source, **options):
+    def submit(self, source, spec=SPEC, **options):
         code = self.paths.submitted
         code.mkdir(parents=True)
         (code / "train.py").write_text(textwrap.dedent(source))
@@ -113,7 +114,7 @@ class Server:
             job_id=JOB,
             owner="ann",
             attempt=1,
-            spec=JobSpec(name="digits", main="train.py", max_workers=2),
+            spec=spec,
             data_dir=str(self.data_dir),
             runtime_dir=str(self.tmp_path / "run"),
             control_file=str(self.tmp_path / "control" / "server.json"),

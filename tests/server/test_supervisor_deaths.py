@@ -2,16 +2,18 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
 
-from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire.control import (
     DriverLost,
     DriverStarted,
     GenerationFormed,
     JobEnded,
+    RunStarted,
     TrainingStarted,
     WorkerLost,
 )
@@ -84,6 +86,34 @@ async def test_a_worker_that_hangs_is_found_and_replaced(tmp_path):
         server.assert_nothing_left()
 
 
+async def test_a_job_that_hangs_at_the_same_place_ends_and_says_where(tmp_path):
+    flag = tmp_path / "hang"
+    trouble = f"__import__('pathlib').Path({str(flag)!r}).exists() and time.sleep(600)"
+    async with serving(tmp_path) as server:
+        server.allocate(0)
+        server.submit(script(delay=0.004, epochs=600, trouble=trouble), hang_timeout=2.0)
+        await server.report(GenerationFormed, number=1)
+        await server.until(lambda: server.progress and server.progress[-1].update > 0, "an update")
+        flag.touch()
+        # Each hang is waited for by itself: one wait is no longer than a minute.
+        await server.until(lambda: sum(isinstance(report, WorkerLost) for report in server.reports) == 2, "two hangs")
+        ended = await server.report(JobEnded)
+        await server.gone()
+        assert ended.state is JobState.FAILED
+        sentence, where, stack, innermost, *_ = ended.message.split("\n")
+        worker, update = re.match(
+            r"Worker (\d+) \(rank 0, slot 0\) did not move for \d+ s after update (\d+) and was killed\. "
+            r"It was tried 3 times without progress in between\. The stack in its log shows where it hung\.",
+            sentence,
+        ).groups()
+        assert int(update) == len(server.commits()), "the update that did not end"
+        assert where == f"Last lines of worker-{worker}.stderr:"
+        assert stack.endswith("(most recent call first):")
+        assert innermost.endswith(" in __getitem__")
+        assert sum(isinstance(report, WorkerLost) for report in server.reports) == 2
+        server.assert_nothing_left()
+
+
 async def test_a_killed_driver_runs_its_script_again_and_attaches(tmp_path):
     async with serving(tmp_path) as server:
         server.allocate(0)
@@ -124,6 +154,33 @@ async def test_a_killed_supervisor_is_replaced_by_one_that_goes_on(tmp_path, sto
         assert sum(isinstance(report, TrainingStarted) for report in server.reports) == 1
         assert [commit["update"] for commit in server.commits()] == list(range(90))
         assert not server.memory.exists()
+        server.assert_nothing_left()
+
+
+async def test_what_a_plain_script_has_started_ends_with_its_killed_supervisor(tmp_path):
+    source = """
+    import os, subprocess, sys, time
+    if os.path.exists(os.environ["CHECKPOINT_DIR"] + "/begun"):
+        sys.exit(0)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    open(os.environ["CHECKPOINT_DIR"] + "/begun", "w").close()
+    print(child.pid, flush=True)
+    time.sleep(600)
+    """
+    async with serving(tmp_path) as server:
+        server.allocate(0)
+        server.submit(source, JobSpec(name="script", main="train.py", max_workers=1, framework="PyTorch"))
+        await server.report(RunStarted)
+        output = server.paths.streams_dir / "worker-0.stdout"
+        child = int(await server.until(lambda: output.exists() and output.read_text(), "the child"))
+        assert child in server.processes()
+        os.kill(server.identity.pid, signal.SIGKILL)
+        await server.gone()
+        await server.until(lambda: not server.processes(), "the end of all its processes")
+        server.again()
+        ended = await server.report(JobEnded)
+        await server.gone()
+        assert ended == JobEnded(state=JobState.FINISHED, message="Finished: the main script ended with exit code 0.")
         server.assert_nothing_left()
 
 

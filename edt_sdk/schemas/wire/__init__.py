@@ -5,4 +5,7 @@ Never: logic, torch or numpy. Both ends may be of different versions, so fields 
 Read first: `control.py` (server and supervisor), then `link.py` (supervisor and worker).
 """
 
-__all__ = ["agent", "context", "control", "link", "parts", "paths", "pulse", "regular", "saved", "task", "zygote"]
+__all__ = [
+    "agent", "context", "control", "link", "parts", "paths", "preallocation", "pulse", "regular", "saved", "task",
+    "zygote",
+]  # fmt: skip

@@ -141,6 +141,7 @@ class KillProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     worker: int
     patience: float
+    stack: bool = False
 
 
 class TellProcess(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -2,11 +2,17 @@
 
 `EDT_JOB` is the same for all processes of a job, `EDT_WORKER` exists in workers only. Variables that the user's code
 reads (RESULT_DIR, LOG_DIR, …) are WMLA's, and the supervisor sets them too.
+
+What the job's programs start inherits `EDT_JOB`. In a session of its own, without a link or a lock, nothing else shows
+that it belongs to the job (`end_processes`). A process that was started with its own environment is not found.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,8 +22,11 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.validation import Validates
 from edt_sdk.schemas.wire.paths import JobPaths
 
+log = logging.getLogger(__name__)
+
 JOB_VARIABLE = "EDT_JOB"
 WORKER_VARIABLE = "EDT_WORKER"
+_PATIENCE = 5.0
 
 
 class JobContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,3 +104,46 @@ def to_environ(job: JobContext, worker: WorkerContext | None = None) -> dict[str
     if worker is not None:
         variables[WORKER_VARIABLE] = msgspec.json.encode(worker).decode()
     return variables
+
+
+def end_processes(mark: bytes) -> int:
+    """Kill every other process of this account with `mark` in its EDT_JOB, and return how many there were. Blocks."""
+    found: set[int] = set()
+    deadline = time.monotonic() + _PATIENCE
+    # A killed process may have been forking, and is seen until it has exited: repeat until none is found.
+    while killed := {pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _end(pid, mark)}:
+        found |= killed
+        if time.monotonic() > deadline:
+            log.warning("processes of the job do not end: %s", sorted(killed))
+            break
+        time.sleep(0.01)
+    return len(found)
+
+
+def _end(pid: int, mark: bytes) -> bool:
+    if pid == os.getpid():
+        return False
+    try:
+        # Opened before the check: a process that gets this pid in between is not signalled.
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not _belongs(pid, mark):
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _belongs(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environ = file.read()  # empty for a zombie
+    except OSError:
+        return False  # it has exited, or belongs to another account
+    name = JOB_VARIABLE.encode() + b"="
+    return any(entry.startswith(name) and mark in entry for entry in environ.split(b"\0"))

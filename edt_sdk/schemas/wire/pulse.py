@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import struct
 import time
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from edt_sdk.schemas.wire.regular import read_regular
 # The fields are sequence, phase, updates, since. The sequence is odd while the others are being written: a lock would
 # stay held when the worker is killed or stopped in between.
 _LAYOUT = struct.Struct("<QQQd")
+# At this signal a worker writes the stack of its main thread to stderr. Its handler is in C, so that a loop inside a
+# library answers too. The last of the real-time signals, which a job's own code hardly ever uses.
+STACK_SIGNAL = signal.SIGRTMAX
 
 
 class Phase(IntEnum):

@@ -1,7 +1,8 @@
 """Open a file in a folder where a job's own code can put anything: a FIFO, a device, a link to a file of the server.
 
-Opening a FIFO waits for a writer, for ever if there is none, and reading a device may never end. So every file that a
-job can make is opened here, also where only our own programs write it.
+Opening a FIFO waits for a writer, for ever if there is none, and reading a device may never end. A link, also in place
+of a folder on the way, leads to files that are not the job's. So every file that a job can make is opened here, also
+where only our own programs write it.
 """
 
 from __future__ import annotations
@@ -9,22 +10,35 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+# A link, also as a folder, and a socket or a device without a driver.
+_OTHERS = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.ENODEV})
 
-def open_regular(path: Path) -> BinaryIO:
+
+def open_regular(path: Path, *, within: Path | None = None) -> BinaryIO:
     """Open a regular file for reading, in binary. Never waits.
 
+    Args:
+        path: the file.
+        within: a folder above it that the job's code cannot replace. No component of the path below it may be a link.
+            Default: the file's own folder.
+
     Raises:
-        FileNotFoundError: also when there is something that is no regular file, or a link.
+        FileNotFoundError: also when there is something that is no regular file, or a link on the way.
         OSError: as `open`.
     """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
+        folder = _open_folder(path.parent, within or path.parent)
+        try:
+            descriptor = os.open(path.name, flags, dir_fd=folder)
+        finally:
+            os.close(folder)
     except OSError as wrong:
-        # A link, and a socket or a device without a driver.
-        if wrong.errno in (errno.ELOOP, errno.ENXIO, errno.ENODEV):
+        if wrong.errno in _OTHERS:
             raise FileNotFoundError(errno.ENOENT, "no regular file", str(path)) from None
         raise
     # Looked at through the descriptor, because the name may mean something else by now.
@@ -34,7 +48,54 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_regular(path: Path) -> bytes:
-    """Return all bytes of a regular file. Raises as `open_regular`."""
-    with open_regular(path) as file:
+def read_regular(path: Path, *, within: Path | None = None) -> bytes:
+    """Return all bytes of a regular file. Arguments and errors as of `open_regular`."""
+    with open_regular(path, within=within) as file:
         return file.read()
+
+
+def stat_regular(path: Path, *, within: Path | None = None) -> os.stat_result:
+    """Return the status of a regular file. Arguments and errors as of `open_regular`."""
+    with open_regular(path, within=within) as file:
+        return os.fstat(file.fileno())
+
+
+def is_regular(path: Path, *, within: Path | None = None) -> bool:
+    """Return whether `open_regular` would open this. Arguments as of `open_regular`."""
+    try:
+        open_regular(path, within=within).close()
+    except OSError:
+        return False
+    return True
+
+
+def regular_files(folder: Path, pattern: str, *, within: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the regular files of a folder whose paths match the glob pattern, each with its status.
+
+    A file behind a link, or one that cannot be opened, is left out. `within` is as in `open_regular`.
+    """
+    try:
+        os.close(_open_folder(folder, within))
+    except OSError:
+        return  # also for a link, which may lead to the root of the machine: to search that would take hours
+    for path in folder.glob(pattern):
+        try:
+            yield path, stat_regular(path, within=within)
+        except (FileNotFoundError, PermissionError):
+            continue
+
+
+def _open_folder(folder: Path, within: Path) -> int:
+    # One component after the other, each relative to the folder that is open: the check and the use cannot differ.
+    # `openat2` would do it in one call, but Python does not offer it.
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = os.open(within, flags)
+    for part in folder.relative_to(within).parts:
+        try:
+            if part == os.pardir:
+                raise NotADirectoryError(errno.ENOTDIR, "leads out of its folder", str(folder))
+            inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = inner
+    return descriptor

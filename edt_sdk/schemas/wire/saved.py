@@ -67,9 +67,12 @@ def decode(data: bytes) -> Saved:
     return header
 
 
-def read_header(path: Path) -> Saved:
-    """Return the header of a file whose length fits it. The body is not read. Raises Damaged or OSError."""
-    with open_regular(path) as file:
+def read_header(path: Path, *, within: Path | None = None) -> Saved:
+    """Return the header of a file whose length fits it. The body is not read. Raises Damaged or OSError.
+
+    `within` is as in `open_regular`.
+    """
+    with open_regular(path, within=within) as file:
         header = decode(file.read(SIZE))
         length = os.fstat(file.fileno()).st_size
     # The length is enough for a listing. The engine compares the digest of the whole body when it loads.

@@ -29,7 +29,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         environ: all of its variables, with bytes as Latin-1, see `to_wire`.
-        bound: pid of its parent, with which it is to be killed, 0 for none.
+        bound: pid of its parent, with which it is to be killed, 0 for none. Then the zygote ends what it has started.
     """
 
     module: str

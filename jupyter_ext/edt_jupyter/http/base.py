@@ -10,8 +10,10 @@ import asyncio
 import errno
 import math
 import re
+import time
 from collections.abc import Mapping
 from http.client import responses
+from logging import DEBUG, WARNING
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, cast
 
@@ -20,6 +22,7 @@ from jupyter_core.utils import ensure_async
 from jupyter_server.auth import User
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
+from jupyter_server.prometheus.log_functions import prometheus_log_method
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
@@ -28,6 +31,7 @@ from edt_jupyter.http.forwarding import NOT_LEADING, NotReached, Peer, Relay, fo
 from edt_jupyter.http.identity import user_of
 from edt_sdk.schemas.errors import BY_CODE, EdtError, InvalidRequest, NotAllowed, ServerUnreachable, StorageFailed
 from edt_server.service import Service
+from edt_server.store import StoreError
 
 _ASK_AGAIN = 0.1
 _CODES = {cls.status: code for code, cls in reversed(BY_CODE.items()) if cls.__base__ is EdtError and cls.status != 500}
@@ -37,6 +41,8 @@ _HINTS = {
 # The errors of the system when nothing at all can be written.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_WAY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE})
+_SAY_AGAIN = 60.0  # seconds between two lines of the log about the same trouble
+_said: dict[str, float] = {}  # such a trouble, and when it was logged, in monotonic seconds
 
 
 class _Extension(Protocol):
@@ -212,14 +218,28 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     def log_exception(self, typ: Any, value: BaseException | None, tb: Any) -> None:
         """Log users' mistakes and closed connections at debug level, everything else as Jupyter does.
 
-        A server that is not ready, as at each start, is one line without a traceback.
+        A server that is not ready, as at each start, is one line without a traceback. So is a store or a disk that
+        cannot be used, and the same trouble is logged once a minute.
         """
+        trouble = shown(value)
         if isinstance(value, ServerUnreachable):
             self.log.info("%s %s: %s", self.request.method, self.request.path, value)
         elif isinstance(value, StreamClosedError) or (isinstance(value, EdtError) and value.status < 500):
             self.log.debug("%s %s: %s", self.request.method, self.request.path, value)
+        elif isinstance(trouble, StoreError | StorageFailed):
+            news = _is_news(str(trouble))
+            self.log.log(WARNING if news else DEBUG, "%s %s: %s", self.request.method, self.request.path, value)
         else:
             super().log_exception(typ, value, tb)
+
+    def _log(self) -> None:
+        # Jupyter logs several lines, with the headers, for every request that is answered so. `log_exception` has
+        # logged why.
+        if self.get_status() not in (ServerUnreachable.status, StorageFailed.status):
+            super()._log()
+            return
+        self.log.debug("%d %s %s", self.get_status(), self.request.method, self.request.path)
+        prometheus_log_method(self)  # type: ignore[no-untyped-call]
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
@@ -301,6 +321,14 @@ async def ask_again(peer: Peer) -> None:
     if peer.silent is not None:
         raise peer.silent
     await asyncio.sleep(_ASK_AGAIN)
+
+
+def _is_news(trouble: str) -> bool:
+    """Return whether this was not said within the last minute."""
+    now = time.monotonic()
+    for text in [text for text, since in _said.items() if now - since >= _SAY_AGAIN]:
+        del _said[text]
+    return _said.setdefault(trouble, now) == now
 
 
 def shown(error: BaseException | None) -> BaseException | None:

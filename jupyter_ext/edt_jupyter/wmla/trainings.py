@@ -10,6 +10,7 @@ from edt_jupyter.wmla.console import ConsoleHandler
 from edt_jupyter.wmla.execs import RemovingHandler
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.wire.regular import regular_files
 from edt_server.wmla.console import new_training, training_object
 
 
@@ -94,9 +95,8 @@ class _TrainingWeightsHandler(
     async def get(self, model: str, training: str) -> None:
         """Return the paths of its weight files. `GET /execs/{id}/result` downloads them."""
         view = await self.training(model, training)
-        folder = Path(view.result_dir) / "model"
-        self.reply(await asyncio.to_thread(_weights_in, folder))
+        self.reply(await asyncio.to_thread(_weights_in, Path(view.result_dir)))
 
 
-def _weights_in(folder: Path) -> list[str]:
-    return sorted(str(path) for path in folder.rglob("*.pth"))
+def _weights_in(result: Path) -> list[str]:
+    return sorted(str(path) for path, _ in regular_files(result / "model", "**/*.pth", within=result))

@@ -132,8 +132,8 @@ class Outpost:
                     self._start(worker, slot, task)
                 case wire.EndProcess(worker=worker, patience=patience):
                     self._children.end(worker, patience)
-                case wire.KillProcess(worker=worker, patience=patience):
-                    self._children.kill(worker, patience)
+                case wire.KillProcess(worker=worker, patience=patience, stack=stack):
+                    self._children.kill(worker, patience, stack=stack)
                 case wire.TellProcess(worker=worker, message=message):
                     self._link.send(worker, message)
                 case wire.LookAtWorkers(taking_part=taking_part):

@@ -72,7 +72,7 @@ class Weights:
 
 def _newest(folder: Path) -> Path:
     """Return the final weights of a folder, else its newest epoch's, else its only .pth file."""
-    if newest := newest_weights(folder):
+    if newest := newest_weights(path for path in folder.glob("*.pth") if path.is_file()):
         return newest
     files = sorted(folder.glob("*.pth"))
     if len(files) != 1:

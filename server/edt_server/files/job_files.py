@@ -8,12 +8,13 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import regular_files
 
 log = logging.getLogger(__name__)
 
@@ -23,23 +24,20 @@ WARM_START = "warm_start.pth"
 MEMORY = Path("/dev/shm")
 _LONGEST_SLUG = 24
 _RANDOM = 6
-_EPOCH = re.compile(r"model_epoch_(\d+)\.pth\Z")
+_WEIGHTS = re.compile(r"model_epoch_(\d+|final)\.pth\Z")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
 
-def newest_weights(folder: Path) -> Path | None:
-    """Return the final weights in a folder, else the newest epoch's, None when there are none. Blocks."""
-    final = folder / "model_epoch_final.pth"
-    if final.is_file():
-        return final
-    epochs = [(int(found[1]), path) for path in folder.glob("*.pth") if (found := _EPOCH.match(path.name))]
+def newest_weights(files: Iterable[Path]) -> Path | None:
+    """Return the final weights among files of one folder, else the newest epoch's, None when there are none."""
+    found = [(match[1], path) for path in files if (match := _WEIGHTS.match(path.name))]
     # By number: in the order of names, epoch 10 would come before epoch 9.
-    return max(epochs)[1] if epochs else None
+    return max(found, key=lambda each: (each[0] == "final", each[0] != "final" and int(each[0])))[1] if found else None
 
 
 def weights_of(paths: JobPaths) -> Path:
     """Return the final weights of a job, else its newest epoch's. Unprocessable when there are none. Blocks."""
-    newest = newest_weights(paths.train_dir)
+    newest = newest_weights(path for path, _ in regular_files(paths.train_dir, "*.pth", within=paths.result_dir))
     if newest is None:
         raise Unprocessable(
             f"Job {paths.job_id} has written no weights yet.",
@@ -66,9 +64,11 @@ def keep(file: Path, kept: Path) -> None:
 
 
 def remove(paths: JobPaths) -> None:
-    """Remove everything a job has on disk. Blocks."""
+    """Remove everything a job has on disk, never what a link leads to. Blocks."""
     for folder in (paths.result_dir, paths.job_dir):
-        if folder.exists():
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
             shutil.rmtree(folder)
 
 

@@ -22,6 +22,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, parse_spec
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import is_regular
 from edt_server.files import PACKAGE, WARM_START
 from edt_server.store import JobRow
 from edt_server.system.private_files import make_private_dir
@@ -95,9 +96,9 @@ def gone(job: str) -> NotFound:
 def stored(paths: JobPaths, row: JobRow) -> Stored:
     """Return what the job was made of. Blocks. NotFound when its files are gone."""
     package, weights = paths.job_dir / PACKAGE, paths.job_dir / WARM_START
-    if not package.is_file():
+    if not is_regular(package):
         _pack(paths, package)
-    return Stored(row.id, _settings(row), package, weights if weights.is_file() else None)
+    return Stored(row.id, _settings(row), package, weights if is_regular(weights) else None)
 
 
 def _settings(row: JobRow) -> JobSpec:
@@ -118,7 +119,8 @@ def _settings(row: JobRow) -> JobSpec:
 
 def _pack(paths: JobPaths, package: Path) -> None:
     """Pack the code folder as it is now, for a job without a stored package."""
-    if not paths.submitted.is_dir():
+    # A link leads to a folder that is not the job's.
+    if paths.submitted.is_symlink() or not paths.submitted.is_dir():
         raise gone(paths.job_id)
     make_private_dir(paths.job_dir)
     # A temporary file for each caller: a form may look at the job while it is cloned.

@@ -19,7 +19,7 @@ from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, Unprocess
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.regular import read_regular
+from edt_sdk.schemas.wire.regular import is_regular, read_regular, regular_files
 from edt_server.core.events import JobChanged, JobDemand, JobResumed, JobSuspended
 from edt_server.ledger.ledger import Change, arrival
 from edt_server.store import JobRow
@@ -168,10 +168,9 @@ def find(paths: JobPaths, name: str) -> str:
     numbers = [path.stem.removeprefix("training-") for path in paths.job_dir.glob("training-*.payload")]
     newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
     folder = paths.checkpoints(newest)
-    if not (folder / f"{wanted}.ckpt").is_file():
-        there = ", ".join(
-            path.stem for path in sorted(folder.glob("*.ckpt"), key=lambda path: path.stat().st_mtime)[-8:]
-        )
+    if not is_regular(folder / f"{wanted}.ckpt", within=paths.result_dir):
+        files = regular_files(folder, "*.ckpt", within=paths.result_dir)
+        there = ", ".join(stem for _, stem in sorted((info.st_mtime, path.stem) for path, info in files)[-8:])
         raise NotFound(
             f"Job {paths.job_id} has no checkpoint {wanted}.",
             hint=f"There are {there}." if there else "There is none at all: resume it without naming one.",

@@ -23,7 +23,7 @@ import msgspec
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.parts import STREAMS
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.regular import open_regular
+from edt_sdk.schemas.wire.regular import open_regular, stat_regular
 from edt_server.outputs.tail import end_of, from_cursor, line_at, read_tail, split_lines, to_cursor
 
 _WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
@@ -74,10 +74,14 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of a job's log: `key` is its short name in cursors, `indexed` its name in the index."""
+    """One file of a job's log: `key` is its short name in cursors, `indexed` its name in the index.
+
+    `within` is the job's folder that holds it, as in `open_regular`.
+    """
 
     key: str
     path: Path
+    within: Path
     indexed: str
     stream: str
     worker: int | None
@@ -207,13 +211,13 @@ class LogReader:
         """Start with the first unread line that was written at `since` (seconds since the epoch) or later."""
         self._index.update()
         for source in self._sources():
-            size, changed = _size(source.path)
+            size, changed = _size(source)
             seen = size
             if max(changed, self._index.last(source.indexed)) >= since:
                 # The index is read only where the file has lines that are new enough. Otherwise start at its end.
                 seen = self._index.seen_before(source.indexed, since)
             # An entry of the index counts bytes and can end in the middle of a line.
-            self._offsets[source.key] = line_at(source.path, seen)
+            self._offsets[source.key] = line_at(source.path, seen, within=source.within)
 
     def last(self, lines: int, *, final: bool = False) -> LogBatch:
         """Return the last `lines` lines. `read` goes on after them.
@@ -226,7 +230,7 @@ class LogReader:
         files: list[list[Placed]] = []
         since, complete = 0.0, True
         for order, source in enumerate(wanted):
-            end = end_of(source.path, lines)
+            end = end_of(source.path, lines, within=source.within)
             begun = self._offsets.get(source.key, 0)
             # Never before the cursor: the client already has these lines.
             self._offsets[source.key] = max(begun, end.offset)
@@ -257,7 +261,8 @@ class LogReader:
         return [source for source in sources(self._paths) if self._wanted(source)]
 
     def _read_source(self, source: Source, order: int, limit: int, final: bool) -> tuple[list[Placed], bool]:
-        tail = read_tail(source.path, self._offsets.get(source.key, 0), max_lines=limit, final=final)
+        offset = self._offsets.get(source.key, 0)
+        tail = read_tail(source.path, offset, max_lines=limit, final=final, within=source.within)
         # Bytes that the index does not cover yet are the newest (004). The file's time alone could be earlier than the
         # last entry, and the merge needs rising times within a file.
         newest = max(tail.changed or 0.0, self._index.last(source.indexed))
@@ -287,30 +292,31 @@ class LogReader:
         return self._stream in ("all", source.stream)
 
 
-def _size(path: Path) -> tuple[int, float]:
+def _size(source: Source) -> tuple[int, float]:
     """Return the bytes of a file and its last change in seconds since the epoch, zeros when there is no file."""
     try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
+        found = stat_regular(source.path, within=source.within)
+    except FileNotFoundError:
         return 0, 0.0
     return found.st_size, found.st_mtime
 
 
 def sources(paths: JobPaths) -> list[Source]:
     """Return the log files that a job has by now, driver first, then ELog, then workers by number."""
-    streams = paths.streams_dir
+    streams, own = paths.streams_dir, paths.job_dir
     found = [
-        Source("o", streams / "driver.stdout", "driver.stdout", "stdout", None, False),
-        Source("e", streams / "driver.stderr", "driver.stderr", "stderr", None, True),
+        Source("o", streams / "driver.stdout", own, "driver.stdout", "stdout", None, False),
+        Source("e", streams / "driver.stderr", own, "driver.stderr", "stderr", None, True),
     ]
     for folder in sorted(paths.log_root.glob("driver-*")):
-        found.append(Source(f"l:{folder.name}", folder / "stdout", elog_name(folder.name), "elog", None, False))
+        elog = elog_name(folder.name)
+        found.append(Source(f"l:{folder.name}", folder / "stdout", paths.result_dir, elog, "elog", None, False))
     workers: list[Source] = []
     for path in streams.glob("worker-*.std*"):
         match = _WORKER_FILE.match(path.name)
         if match:
             number, err = int(match[1]), match[2] == "stderr"
-            workers.append(Source(f"{'e' if err else 'o'}{number}", path, path.name, "worker", number, err))
+            workers.append(Source(f"{'e' if err else 'o'}{number}", path, own, path.name, "worker", number, err))
     # By number and not by name, in which worker-10 would precede worker-2.
     return found + sorted(workers, key=lambda source: (source.worker or 0, source.err))
 

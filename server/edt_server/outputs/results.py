@@ -20,7 +20,7 @@ from zipstream import ZipStream  # type: ignore[import-untyped]  # it ships no a
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_sdk.schemas.wire.parts import PARTS
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.regular import open_regular
+from edt_sdk.schemas.wire.regular import open_regular, regular_files, stat_regular
 from edt_sdk.schemas.wire.saved import SIZE, SUFFIX, Damaged, read_header
 
 _CHUNK = 1 << 18
@@ -53,10 +53,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMember:
-    """One file of the zip: its name there, its path on disk, and how many bytes are taken."""
+    """One file of the zip: its name there, its path on disk, the job's folder around it, how many bytes are taken."""
 
     name: str
     path: Path
+    within: Path
     size: int
 
 
@@ -103,10 +104,9 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
 def checkpoints(paths: JobPaths) -> list[Checkpoint]:
     """Return the checkpoints on disk: weights by epoch, the final ones last, then exact ones by update."""
     found: list[Checkpoint] = []
-    for path in paths.train_dir.glob("model_epoch_*.pth"):
+    for path, info in regular_files(paths.train_dir, "model_epoch_*.pth", within=paths.result_dir):
         match = _CHECKPOINT.match(path.name)
         if match:
-            info = path.stat()
             epoch = None if match[1] == "final" else int(match[1])
             found.append(Checkpoint(name=path.name, epoch=epoch, bytes=info.st_size, time=info.st_mtime))
     return sorted(found, key=lambda c: (c.epoch is None, c.epoch or 0)) + sorted(
@@ -118,7 +118,7 @@ def _exact(paths: JobPaths) -> Iterator[Checkpoint]:
     for path in paths.checkpoint_dir.glob(f"training-*/*{SUFFIX}"):
         # One that is torn, or was removed meanwhile, is nothing to resume from.
         with contextlib.suppress(Damaged, OSError):
-            header = read_header(path)
+            header = read_header(path, within=paths.result_dir)
             yield Checkpoint(
                 name=path.stem,
                 epoch=header.epoch,
@@ -140,12 +140,14 @@ def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[ArchiveMembe
     else:
         yield from _walk(root, root / part, f"{part}/")
     if streams and part in ("all", "log"):
-        yield from _walk(paths.streams_dir, paths.streams_dir, "streams/")
+        yield from _walk(paths.job_dir, paths.streams_dir, "streams/")
 
 
 def _walk(root: Path, folder: Path, prefix: str) -> Iterator[ArchiveMember]:
     """Yield regular files below `folder`, sorted and without temporary files. Their real paths are below `root`."""
     inside = root.resolve()
+    if not folder.resolve().is_relative_to(inside):
+        return  # a link, perhaps to the root of the machine, which would take hours to walk
     for place, folders, files in os.walk(folder):
         folders.sort()
         for name in sorted(files):
@@ -154,13 +156,16 @@ def _walk(root: Path, folder: Path, prefix: str) -> Iterator[ArchiveMember]:
                 continue
             real = path.resolve()
             # User code can place a link to any file of this account here. Only files of the job's own folder are sent.
-            if real.is_relative_to(inside) and real.is_file():
-                yield ArchiveMember(prefix + path.relative_to(folder).as_posix(), real, real.stat().st_size)
+            # The real path has no link, and none may have come between when the file is read (`_read`).
+            if real.is_relative_to(inside):
+                with contextlib.suppress(FileNotFoundError):
+                    size = stat_regular(real, within=inside).st_size
+                    yield ArchiveMember(prefix + path.relative_to(folder).as_posix(), real, inside, size)
 
 
 def _read(member: ArchiveMember) -> Iterator[bytes]:
     left = member.size
-    with open_regular(member.path) as file:
+    with open_regular(member.path, within=member.within) as file:
         while left:
             data = file.read(min(_CHUNK, left))
             if not data:

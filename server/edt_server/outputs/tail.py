@@ -74,17 +74,20 @@ class Tail:
     changed: float | None
 
 
-def read_tail(path: Path, offset: int, *, max_lines: int, final: bool) -> Tail:
-    """Return at most `max_lines` lines of `path` from byte `offset` on. `final` means that its writer is gone."""
+def read_tail(path: Path, offset: int, *, max_lines: int, final: bool, within: Path | None = None) -> Tail:
+    """Return at most `max_lines` lines of `path` from byte `offset` on. `final` means that its writer is gone.
+
+    Here and below `within` is as in `open_regular`.
+    """
     try:
-        with open_regular(path) as file:
+        with open_regular(path, within=within) as file:
             file.seek(offset)
             data = file.read(MAX_BYTES)
             # After the read, so that no line is newer than this time, and from the descriptor, so that it is the same
             # file.
             changed = os.fstat(file.fileno()).st_mtime
             at_end = len(data) < MAX_BYTES
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return Tail((), False, None)
     # A read that was cut at `MAX_BYTES` ends within a line, and the next read has the rest.
     lines, rest = split_lines(data, final=final and at_end)
@@ -112,7 +115,7 @@ def holds(path: Path, offset: int, length: int, crc: int) -> bool:
             start = max(0, offset - length - 2)
             file.seek(start)
             data = file.read(offset - start)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return offset == 0
     return not length or zlib.crc32(data.rstrip(b"\r\n")[-length:]) == crc
 
@@ -157,14 +160,14 @@ class LogEnd:
     cut: bool = False
 
 
-def end_of(path: Path, lines: int) -> LogEnd:
+def end_of(path: Path, lines: int, *, within: Path | None = None) -> LogEnd:
     """Return where the last `lines` (≥ 1) lines of `path` start, 0 when there is no file.
 
     The text after the last line break, which has no end yet, does not count as a line.
     """
     most = min(MAX_BYTES, max(_BLOCK, lines * _A_LINE))
     try:
-        with open_regular(path) as file:
+        with open_regular(path, within=within) as file:
             size = file.seek(0, 2)
             start, breaks, data = size, 0, b""
             # One line break more than lines, because the break before the first line marks its start.
@@ -173,7 +176,7 @@ def end_of(path: Path, lines: int) -> LogEnd:
                 file.seek(before)
                 block = file.read(start - before)
                 start, breaks, data = before, breaks + block.count(b"\n"), block + data
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return LogEnd(0)
     if breaks <= lines:
         # There are fewer lines than requested. A small file is taken as a whole. For a large one, start after the first
@@ -188,14 +191,14 @@ def end_of(path: Path, lines: int) -> LogEnd:
     return LogEnd(start + place + 1)
 
 
-def line_at(path: Path, offset: int) -> int:
+def line_at(path: Path, offset: int, *, within: Path | None = None) -> int:
     """Return where the line with byte `offset` of `path` starts. For a very long line, return `offset`."""
     try:
-        with open_regular(path) as file:
+        with open_regular(path, within=within) as file:
             start = max(0, offset - _BLOCK)
             file.seek(start)
             data = file.read(offset - start)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return 0
     place = data.rfind(b"\n") + 1
     return start + place if place or start == 0 else offset

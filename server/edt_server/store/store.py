@@ -24,6 +24,7 @@ from edt_server.store.engine import make_engine
 from edt_server.store.errors import damaged, explain, passing
 from edt_server.store.models import CatalogueModel, EventModel, JobModel, SnapshotModel
 from edt_server.store.postgres import WRITING, check_encoding
+from edt_server.store.room import StoreRoom
 from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot, Use
 from edt_server.store.writer import Writer
 
@@ -46,6 +47,8 @@ class Store:
         self._writing = engine.execution_options(**{WRITING: True})
         self._turn = _Turn()
         self._check: Callable[[Writer], None] | None = None
+        self._room = StoreRoom(engine) if engine.dialect.name == "sqlite" else None
+        self._keep_room()
 
     @classmethod
     def open(cls, url: str, *, backups: Path | None = None) -> Store:
@@ -92,6 +95,7 @@ class Store:
                         # (fencing).
                         self._check(writer)
                     yield writer
+                self._keep_room()
             finally:
                 self._turn.thread = None
 
@@ -229,6 +233,10 @@ class Store:
     def close(self) -> None:
         """Close all connections. The store must not be used afterwards."""
         self._engine.dispose()
+
+    def _keep_room(self) -> None:
+        if self._room is not None:
+            self._room.keep()
 
 
 def _page(session: Session, query: Select[Any], after: int, limit: int) -> list[Event]:

@@ -2,7 +2,8 @@
 
 A report is one JSON line, written in one piece. The file outlives the supervisor, so that unacknowledged reports are
 not lost when it exits: the next server reads them with `read_journal`. The file is not synced to the disk: it has to
-survive processes, and a machine that goes down takes the job with it anyway.
+survive processes, and a machine that goes down takes the job with it anyway. It has blocks of the disk behind its end:
+a job can be stopped, and report that, although the disk is full.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.wire.control import Numbered, encode
+from edt_sdk.schemas.wire.preallocation import allocate, release
 from edt_sdk.schemas.wire.regular import read_regular
 
+AHEAD = 64 << 10
 _decode = msgspec.json.Decoder(Numbered).decode
 
 
@@ -39,6 +42,8 @@ class Journal:
         # Cut off the half line of a writer that died, so that the next report starts a line.
         data = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
         os.ftruncate(self._descriptor, data.rfind(b"\n") + 1)
+        self._allocated = 0
+        self._keep_room()
 
     @property
     def last(self) -> int:
@@ -58,6 +63,7 @@ class Journal:
         # (decision 003).
         os.write(self._descriptor, encode(report) + b"\n")
         self.reports.append(report)
+        self._keep_room()
 
     def acknowledge(self, number: int) -> None:
         """Record that the reports up to `number` are committed. Numbers may repeat or be out of order."""
@@ -73,4 +79,10 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
+        release(self._descriptor)
         os.close(self._descriptor)
+
+    def _keep_room(self) -> None:
+        size = os.fstat(self._descriptor).st_size
+        if size + AHEAD // 2 > self._allocated and allocate(self._descriptor, size + AHEAD):
+            self._allocated = size + AHEAD

@@ -204,7 +204,7 @@ class Supervisor:
             here = {worker: pid for worker, pid in machine.processes.items() if not remote.has(worker)}
             seen = observe(here, machine.taking_part, self._runtime_dir, now) + remote.observe(machine.taking_part, now)
             for hang in self._watchdog.look(seen, committed=self._machine.committed > 0, now=now):
-                self._feed(events.Hung(hang.worker, hang.why))
+                self._feed(events.Hung(hang.worker, hang.why, hang.own))
             if self._standbys and memory_is_scarce():
                 self._feed(events.MemoryScarce())
 
@@ -297,8 +297,8 @@ class Supervisor:
                 self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
             case events.End(process=process, patience=patience):
                 (self._remote if self._remote.has(process) else self._children).end(process, patience)
-            case events.Kill(process=process, patience=patience):
-                (self._remote if self._remote.has(process) else self._children).kill(process, patience)
+            case events.Kill(process=process, patience=patience, stack=stack):
+                (self._remote if self._remote.has(process) else self._children).kill(process, patience, stack=stack)
             case events.Gather(generation=generation):
                 self._later(GATHER_FOR, events.Gathered(generation))
             case events.Recheck(generation=generation):

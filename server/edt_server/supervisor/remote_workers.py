@@ -73,11 +73,11 @@ class RemoteWorkers:
         if host is not None and not host.cancel(worker):
             host.send(wire.EndProcess(worker=worker, patience=patience))
 
-    def kill(self, worker: int, patience: float) -> None:
+    def kill(self, worker: int, patience: float, *, stack: bool = False) -> None:
         """Kill a worker as `Children.kill` does."""
         host = self._of(worker)
         if host is not None:
-            host.send(wire.KillProcess(worker=worker, patience=patience))
+            host.send(wire.KillProcess(worker=worker, patience=patience, stack=stack))
 
     def send(self, worker: int, message: Downward) -> bool:
         """Send a message as `LinkServer.send` does."""

@@ -2,10 +2,13 @@
 
 The processes write the streams themselves, straight to files, so that nothing of a killed process is lost. But a file
 does not record when. `edt_server.outputs.logs` reads this index to merge the streams by time. It looks at sizes only.
+Without room on the disk nothing is recorded, and the next sample with room records all that has grown.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -32,21 +35,30 @@ class StreamIndex:
         self._streams = streams
         self._others = others
         self._sizes: dict[str, int] = {}
+        self._torn = False
         if index.exists():  # from an earlier supervisor of this job
             for line in read_regular(index).split(b"\n")[:-1]:
-                growth = msgspec.json.decode(line, type=_Growth)
-                self._sizes[growth.f] = growth.n
+                with contextlib.suppress(msgspec.DecodeError):  # torn, because the disk was full
+                    growth = msgspec.json.decode(line, type=_Growth)
+                    self._sizes[growth.f] = growth.n
         self._descriptor = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def sample(self, now: float) -> None:
         """Write a line for every file that has grown. `now` is in seconds since the epoch."""
-        lines: list[bytes] = []
-        for name, size in self._look():
-            if size != self._sizes.get(name, 0):
-                self._sizes[name] = size
-                lines.append(_encoder.encode(_Growth(now, name, size)) + b"\n")
-        if lines:
-            os.write(self._descriptor, b"".join(lines))
+        grown = {name: size for name, size in self._look() if size != self._sizes.get(name, 0)}
+        if not grown:
+            return
+        # After a torn line this starts a new one.
+        lines = b"\n" * self._torn + _encoder.encode_lines([_Growth(now, name, size) for name, size in grown.items()])
+        try:
+            written = os.write(self._descriptor, lines)
+        except OSError as wrong:
+            if wrong.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return
+        self._torn = written < len(lines)
+        if not self._torn:
+            self._sizes |= grown
 
     def close(self) -> None:
         """Close the index."""

@@ -42,7 +42,8 @@ def _pieces(paths: JobPaths, elastic_engine: bool, kind: str, final: bool) -> It
         # ELog's file alone: a notebook reads it as a table, and another line would spoil that table.
         files = [] if kind == ERR else sorted(paths.log_root.glob("driver-*/stdout"))
         files += [paths.streams_dir / "driver.stderr"] if kind in (ERR, BOTH) else []
-        yield from map(_whole, files)
+        for file in files:
+            yield _whole(file, paths.result_dir if file.is_relative_to(paths.result_dir) else paths.job_dir)
         return
     wanted = {OUT: (False,), ERR: (True,), BOTH: (False, True)}[kind or OUT]
     reader = LogReader(paths)
@@ -87,12 +88,12 @@ def last(lines: Sequence[str] | str, count: int | None) -> str:
 def _stream(paths: JobPaths, who: str, kind: str, last_lines: int | None) -> str:
     if kind not in ("stdout", "stderr"):
         raise InvalidRequest(f"There is no log {kind!r}.", hint=f"There are {', '.join(KINDS)}.", field="log")
-    return _whole(paths.streams_dir / f"{who}.{kind}", last_lines)
+    return _whole(paths.streams_dir / f"{who}.{kind}", paths.job_dir, last_lines)
 
 
-def _whole(path: Path, last_lines: int | None = None) -> str:
+def _whole(path: Path, within: Path, last_lines: int | None = None) -> str:
     try:
-        with open_regular(path) as file:
+        with open_regular(path, within=within) as file:
             if last_lines is not None:
                 file.seek(_where(file.fileno(), last_lines))
             data = file.read(MOST_LOG + 1)

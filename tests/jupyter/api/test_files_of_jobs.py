@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from edt_sdk.schemas.wire.regular import open_regular, read_regular
+from edt_sdk.schemas.wire.regular import open_regular, read_regular, regular_files
 from tests.waiting import until_async
 
 SECRET = "what only the server may read"
@@ -38,6 +38,55 @@ for name in ("training-0.metrics.jsonl", "training-0.commits.jsonl", "streams.in
     put(private / name)
 """
 ASKED = ("logs", "metrics", "curve", "checkpoints", "validation", "workers", "result", "pictures/loss", "timeline", "")
+
+
+FOLDERS = """
+import os, pathlib
+elsewhere = pathlib.Path(ELSEWHERE)
+result = pathlib.Path(os.environ["RESULT_DIR"])
+private = result.parents[3] / "jobs" / result.name
+(result / "checkpoint/training-0").mkdir()
+(result / "model/train").mkdir(exist_ok=True)
+deep = DEEP.replace("NAME", os.path.basename(os.environ["LOG_DIR"]))
+for number, folder in enumerate([result / deep, private / "streams"]):
+    folder.rename(result.parent / f"{result.name}-{number}")
+    folder.symlink_to(elsewhere)
+"""
+
+
+@pytest.mark.parametrize("deep", ["log", "log/NAME", "model", "model/train", "checkpoint", "checkpoint/training-0"])
+async def test_a_link_in_the_place_of_a_folder_leads_nobody_out_of_the_job(submit, call, tmp_path, jp_fetch, deep):
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("stdout", "driver.stdout", "worker-0.stdout", "worker-0.stderr", "model_epoch_7.pth", "epoch-7.ckpt"):
+        for folder in (".", "train", "training-0"):
+            place = elsewhere / folder / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(f"{SECRET}\n")
+    script = FOLDERS.replace("ELSEWHERE", repr(str(elsewhere))).replace("DEEP", repr(deep)).encode()
+    job = (await submit({"train.py": script}, framework="PyTorch")).json["id"]
+
+    async def ended():
+        view = (await call("GET", f"jobs/{job}")).json
+        return view["state"] in ("FINISHED", "FAILED") and view
+
+    view = await until_async(ended, "the end of the job")
+    assert view["state"] == "FINISHED", view["message"]
+    parts = [("result", {"part": part}) for part in ("model", "checkpoint", "log")]
+    for asked, parameters in [*((asked, None) for asked in ASKED), *parts]:
+        answer = await call("GET", f"jobs/{job}/{asked}", params=parameters)
+        assert answer.status < 500, answer.json
+        assert SECRET.encode() not in answer.body, asked
+        assert b"epoch-7" not in answer.body, asked
+        assert b"model_epoch_7" not in answer.body, asked
+    wmla = await jp_fetch("platform/rest/deeplearning/v1/execs", job, "log")
+    assert SECRET.encode() not in wmla.body
+    other = await submit(warm_start=job)
+    assert other.status == 422, other.json
+    assert "no weights" in str(other.json)
+    assert (await call("DELETE", f"jobs/{job}")).status in (200, 202, 204)
+    result = tmp_path / "edt" / "results"
+    await until_async(lambda: not list(result.glob(f"*/batchworkdir/{job}")), "the end of its files")
+    assert len([place for place in elsewhere.rglob("*") if place.is_file()]) == 18
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "device"])
@@ -72,3 +121,24 @@ def test_only_regular_files_are_opened_and_none_is_waited_for(tmp_path):
     for name in ("fifo", "link", "folder", "missing"):
         with pytest.raises(FileNotFoundError):
             open_regular(tmp_path / name)
+
+
+def test_no_component_below_the_job_s_folder_may_be_a_link(tmp_path):
+    job, elsewhere = tmp_path / "job", tmp_path / "elsewhere"
+    for folder in (job / "log" / "driver", elsewhere / "driver"):
+        folder.mkdir(parents=True)
+        (folder / "stdout").write_text(folder.parts[-2])
+    assert read_regular(job / "log/driver/stdout", within=job) == b"log"
+    (tmp_path / "name").symlink_to(job)
+    # The folder of the job itself is the administrator's, who may put it anywhere.
+    assert read_regular(tmp_path / "name/log/driver/stdout", within=tmp_path / "name") == b"log"
+    assert [path.name for path, _ in regular_files(job / "log", "*/std*", within=job)] == ["stdout"]
+    (job / "other").symlink_to(elsewhere)
+    (job / "inner").mkdir()
+    (job / "inner/driver").symlink_to(elsewhere / "driver")
+    for name in ("other/driver/stdout", "inner/driver/stdout", "log/driver/../../../elsewhere/driver/stdout"):
+        assert (job / name).read_text()
+        with pytest.raises(FileNotFoundError):
+            open_regular(job / name, within=job)
+    assert list(regular_files(job / "other", "**/*", within=job)) == []
+    assert list(regular_files(job / "inner", "*/std*", within=job)) == []

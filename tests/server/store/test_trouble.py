@@ -10,10 +10,13 @@ import threading
 import pytest
 import sqlalchemy as sa
 
+from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import Store, StoreError, StoreUnavailable
 from edt_server.store import engine as engine_module
 from edt_server.store import postgres as postgres_module
 from tests.server.store.trouble import no_room, small_disk
+
+HOLDER = ProcessIdentity(host="h", boot_id="b", pid_namespace="1", pid=1, start_ticks=1)
 
 
 def append(store: Store, size: int = 10, job: str = "a") -> int:
@@ -43,6 +46,27 @@ def test_a_full_disk(tmp_path):
         assert [event.seq for event in store.events()] == [before], "what was there can be read"
         ballast.unlink()
         assert append(store) > before
+        store.close()
+
+
+def test_on_a_full_disk_small_things_are_written_all_the_same(tmp_path):
+    with small_disk(tmp_path, 32 << 20) as mounted:
+        if not mounted:
+            pytest.skip("a small disk of its own can only be mounted as root, with the right to (CAP_SYS_ADMIN)")
+        store = Store.open(f"sqlite:///{tmp_path / 'edt.db'}")
+        append(store)
+        with contextlib.suppress(OSError), (tmp_path / "ballast").open("wb", buffering=0) as file:
+            while file.write(b"z" * 4096):
+                pass
+        for number in range(1500):
+            # Several rounds of the log (1000 pages are one), and half of the free pages.
+            if number % 4:
+                with store.write() as writer:
+                    writer.take_lease("leader", HOLDER, now=float(number), expires=number + 0.5, url="")
+            else:
+                append(store, 1000)
+        with contextlib.suppress(OSError), (tmp_path / "more").open("wb", buffering=0) as file:
+            assert not file.write(b"z" * 4096), "the room is the store's alone"
         store.close()
 
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from edt_server.supervisor.state_machines.attempts import (
     DRIVER_LIMIT,
+    HANG_LIMIT,
     OUTSIDE_LIMIT,
     OWN_LIMIT,
     SLOT_LIMIT,
@@ -13,6 +14,7 @@ from edt_server.supervisor.state_machines.attempts import (
 )
 
 KINDS = st.sampled_from(DeathCause)
+LIMITS = (OWN_LIMIT, HANG_LIMIT, OUTSIDE_LIMIT)
 
 
 def test_before_anything_is_committed_the_jobs_own_code_may_not_fail():
@@ -24,8 +26,10 @@ def test_before_anything_is_committed_the_jobs_own_code_may_not_fail():
 
 
 def test_the_last_attempt_says_how_many_there_were():
-    own, outside = Attempts(committed=1), Attempts()
+    own, hang, outside = Attempts(committed=1), Attempts(), Attempts()
     assert [own.member_ended(DeathCause.OWN, n) for n in range(OWN_LIMIT)] == [0] * (OWN_LIMIT - 1) + [OWN_LIMIT]
+    answers = [hang.member_ended(DeathCause.HANG, n) for n in range(HANG_LIMIT)]
+    assert answers == [0] * (HANG_LIMIT - 1) + [HANG_LIMIT]
     answers = [outside.member_ended(DeathCause.OUTSIDE, n) for n in range(OUTSIDE_LIMIT + 1)]
     assert answers == [0] * OUTSIDE_LIMIT + [OUTSIDE_LIMIT + 1]
 
@@ -65,13 +69,13 @@ def test_several_deaths_in_one_generation_count_once(deaths):
             assert once.member_ended(kind, generation) == answer
 
 
-@given(st.lists(st.tuples(KINDS, st.integers(0, 3)), min_size=OWN_LIMIT + OUTSIDE_LIMIT, max_size=40), st.booleans())
+@given(st.lists(st.tuples(KINDS, st.integers(0, 3)), min_size=sum(LIMITS), max_size=40), st.booleans())
 def test_without_progress_it_comes_to_an_end(deaths, committed):
     attempts = Attempts(committed=int(committed))
     assert any(attempts.member_ended(kind, number) for number, (kind, _) in enumerate(deaths))
 
 
-@given(st.lists(KINDS, max_size=60), st.integers(1, OWN_LIMIT - 1))
+@given(st.lists(KINDS, max_size=60), st.integers(1, min(LIMITS) - 1))
 def test_with_progress_in_between_it_never_does(deaths, every):
     attempts = Attempts(committed=1)
     for number, kind in enumerate(deaths):

@@ -123,6 +123,17 @@ def test_last_words_are_those_of_stderr_or_else_of_stdout(streams):
     assert stream_tail(streams, "driver") == LastLines("driver.stderr", "Traceback\nKeyError")
 
 
+def test_of_a_stack_with_the_most_recent_call_first_the_first_lines_are_kept(streams):
+    frames = [f'  File "train.py", line {n} in f{n}' for n in range(50)]
+    path = streams / "worker-0.stderr"
+    path.write_text("\n".join(["said before", "Stack (most recent call first):", *frames]))
+    assert file_tail(path).split("\n") == ["Stack (most recent call first):", *frames[:19]]
+    path.write_text("\n".join(["said before", "Stack (most recent call first):", *frames[:3]]))
+    assert file_tail(path).split("\n") == ["said before", "Stack (most recent call first):", *frames[:3]]
+    path.write_text("\n".join(["Stack (most recent call first):", *frames, "said after"]))
+    assert file_tail(path).split("\n") == [*frames[-19:], "said after"]
+
+
 def test_last_words_may_be_long_or_no_text_at_all(streams):
     path = streams / "x"
     path.write_bytes(b"\xff\xfe" + b"a" * 100_000 + b"\nlast")

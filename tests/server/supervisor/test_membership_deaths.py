@@ -3,7 +3,7 @@
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.supervisor.state_machines.attempts import OUTSIDE_LIMIT
+from edt_server.supervisor.state_machines.attempts import HANG_LIMIT, OUTSIDE_LIMIT
 from edt_server.supervisor.state_machines.events import (
     DRIVER,
     End,
@@ -19,6 +19,7 @@ from edt_server.supervisor.state_machines.events import (
     Started,
     StartWorker,
 )
+from edt_server.supervisor.state_machines.wording import LastLines
 
 from .story import told_of
 
@@ -230,6 +231,39 @@ def test_a_worker_that_hangs_is_killed_and_replaced(story):
     assert story.last == [Kill(1, 0.0)]
     story.exit(1, -9, signals=(9,))
     assert story.reports[-1].why == "Worker 1 (rank 1, slot 1) did not move for 75 s and was replaced."
+
+
+def test_a_job_that_hangs_at_the_same_place_is_given_up_and_says_where(story):
+    story.running(0)
+    for worker in range(HANG_LIMIT):
+        story(Hung(worker, "did not move for 75 s after update 6", own=True))
+        assert story.last == [Kill(worker, 3.0, stack=True)]
+        stack = LastLines(f"worker-{worker}.stderr", "Stack (most recent call first):")
+        story.exit(worker, -9, signals=(64, 9), words=stack)
+        if worker < HANG_LIMIT - 1:
+            story.hello(worker + 1)
+            story.ready(worker + 1)
+            story.joined(worker + 1, worker + 2)
+    story.exit(DRIVER, 1)
+    ended = story.reports[-1]
+    assert ended.state is JobState.FAILED
+    assert ended.message.startswith(
+        "Worker 2 (rank 0, slot 0) did not move for 75 s after update 6 and was killed. "
+        "It was tried 3 times without progress in between. The stack in its log shows where it hung. "
+    )
+    assert ended.message.endswith("\nLast lines of worker-2.stderr:\nStack (most recent call first):")
+
+
+def test_a_hang_with_progress_in_between_is_survived(story):
+    story.running(0)
+    for worker in range(3 * HANG_LIMIT):
+        story.progress(worker, worker + 1)
+        story(Hung(worker, "did not move for 75 s", own=True))
+        story.exit(worker, -9, signals=(64, 9))
+        story.hello(worker + 1)
+        story.ready(worker + 1)
+        story.joined(worker + 1, worker + 2)
+    assert not any(isinstance(report, control.JobEnded) for report in story.reports)
 
 
 def test_many_kills_without_progress_end_the_job(story):

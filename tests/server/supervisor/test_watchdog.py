@@ -30,6 +30,7 @@ class Watch:
             self.now += 0.5
             seen = [worker(self.now - start, start) for worker in workers]
             for hang in self.dog.look(seen, committed=self.committed, now=self.now):
+                self.own = hang.own
                 return hang.worker, self.now - start, hang.why
         return None
 
@@ -46,8 +47,9 @@ def process(number, phase, *, since=0.0, state="S", cpu=0.0, updates=3, takes_pa
 
 
 def test_a_stopped_process_is_found_after_five_seconds():
-    worker, when, why = Watch().until(60, process(1, WAITING, state="T", takes_part=False))
-    assert (worker, why) == (1, "was stopped for 5 s")
+    watch = Watch()
+    worker, when, why = watch.until(60, process(1, WAITING, state="T", takes_part=False))
+    assert (worker, why, watch.own) == (1, "was stopped for 5 s", False)
     assert 5 <= when <= 6
 
 
@@ -64,10 +66,18 @@ def test_a_micro_batch_of_a_minute_is_none(cpu):
 
 
 def test_one_that_neither_speaks_nor_computes_hangs():
-    worker, when, why = Watch().until(900, process(1, COMPUTING), process(2, WAITING))
+    watch = Watch()
+    worker, when, why = watch.until(900, process(1, COMPUTING), process(2, WAITING))
     assert worker == 1
     assert 120 <= when <= 121
-    assert why == "did not move for 120 s"
+    assert why == "did not move for 120 s after update 3"
+    assert watch.own
+
+
+def test_one_that_waits_for_a_disk_hangs_without_a_fault_of_its_own():
+    watch = Watch()
+    assert watch.until(900, process(1, COMPUTING, state="D"))[2] == "did not move for 120 s after update 3"
+    assert not watch.own
 
 
 def test_a_little_use_of_the_processor_is_none():
@@ -77,7 +87,7 @@ def test_a_little_use_of_the_processor_is_none():
 def test_one_that_computes_has_ten_times_as_long():
     _, when, why = Watch().until(2000, process(1, COMPUTING, cpu=lambda t: 0.5 * t))
     assert 1200 <= when <= 1201
-    assert why == "did not get on for 1200 s"
+    assert why == "did not get on for 1200 s after update 3"
 
 
 def test_one_that_stopped_to_compute_after_a_while_hangs_from_then_on():
@@ -93,15 +103,18 @@ def test_the_longest_computation_that_ended_is_learned():
 
 def test_the_first_update_may_take_long():
     assert Watch(committed=False).until(599, process(1, COMPUTING)) is None
-    assert Watch(2.0, committed=False).until(30, process(1, COMPUTING))[1] <= 21
+    _, when, why = Watch(2.0, committed=False).until(30, process(1, COMPUTING, updates=0))
+    assert when <= 21
+    assert why == "did not move for 20 s before the first update"
 
 
 def test_all_waiting_for_each_other_hang_and_the_last_of_them_is_named():
-    worker, _, why = Watch(2.0).until(
+    watch = Watch(2.0)
+    worker, _, why = watch.until(
         60, process(1, WAITING, since=1.0, updates=3), process(2, WAITING, since=2.0, updates=2), process(3, WAITING)
     )
     assert worker == 2
-    assert why == "did not move for 4 s, nor did any other"
+    assert (why, watch.own) == ("did not move for 4 s, nor did any other", False)
 
 
 def test_those_who_wait_for_one_that_computes_do_not_hang():

@@ -214,7 +214,8 @@ class World(WorldOfSlots, WorldOfWorkers):
                 yield lambda process=process: self.kill(process)
                 yield lambda process=process: self.lose_link(process)
                 if not process.told_to_end and process.worker in self.workers:
-                    yield lambda process=process: self.feed(Hung(process.worker, "did not move"))
+                    for own in (False, True):
+                        yield lambda process=process, own=own: self.feed(Hung(process.worker, "did not move", own))
             if process.group and not process.lost:
                 yield lambda process=process: self.tear(process.group)
         if self.driver in ("started", "talking"):

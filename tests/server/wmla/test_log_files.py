@@ -66,7 +66,7 @@ def test_the_last_lines_are_those_of_the_whole(tmp_path_factory, lines, count, c
     path.write_text(text)
     before, log_files._CHUNK = log_files._CHUNK, chunk
     try:
-        found = log_files._whole(path, count)
+        found = log_files._whole(path, path.parent, count)
     finally:
         log_files._CHUNK = before
     whole = text.splitlines(keepends=True)

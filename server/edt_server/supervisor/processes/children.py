@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edt_sdk.schemas.wire.pulse import STACK_SIGNAL
 from edt_sdk.schemas.wire.zygote import Fork, to_wire
 from edt_server.supervisor.processes.forker import Forker, Request
 from edt_server.supervisor.processes.orphans import reap_orphans
@@ -151,11 +152,17 @@ class Children:
             when = loop.time() + patience
             wanted.deadline = when if wanted.deadline is None else min(when, wanted.deadline)
 
-    def kill(self, key: int, patience: float) -> None:
-        """Send SIGKILL to its whole group after `patience` seconds. An earlier deadline stays."""
+    def kill(self, key: int, patience: float, *, stack: bool = False) -> None:
+        """Send SIGKILL to its whole group after `patience` seconds. An earlier deadline stays.
+
+        With `stack` it gets STACK_SIGNAL first. A program without a handler for that signal ends at once.
+        """
         child = self._children.get(key)
         if child is None or child.ended or signal.SIGKILL in child.signals:
             return
+        if stack:
+            child.signals.append(STACK_SIGNAL)
+            signal.pidfd_send_signal(child.descriptor, STACK_SIGNAL)
         _after(patience, child, self._kill)
 
     def leader(self, session: int) -> int | None:

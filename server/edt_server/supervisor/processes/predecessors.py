@@ -5,8 +5,9 @@ kernel frees it with the last of them. Workers that lost their supervisor write 
 worker that is stopped, or does not come to an end, is killed. A list of pids in a file would not do: pids are reused,
 and a supervisor that dies while it forks would leave a process that is in no list.
 
-A plain job's own processes are killed with their supervisor. What they started survives that and does not hold the
-lock. It is found by the job's mark in the environment that it inherited, and ended by `end_leftovers`.
+A plain job's own processes are killed with their supervisor, and their zygote ends what these have started
+(`edt_sdk.training.zygote`). What is left because the zygote was killed too does not hold the lock, and `end_leftovers`
+ends it.
 """
 
 from __future__ import annotations
@@ -16,18 +17,16 @@ import fcntl
 import logging
 import os
 import signal
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edt_sdk.schemas.wire.context import JOB_VARIABLE
+from edt_sdk.schemas.wire.context import end_processes
 from edt_server.system.processes import identify, send_signal, stat_fields
 
 log = logging.getLogger(__name__)
 
 STOPPED_PATIENCE = 5.0
 POLL_INTERVAL = 0.05
-LEFTOVERS_PATIENCE = 5.0
 STOPPED_STATES = frozenset({"T", "t"})
 
 
@@ -153,31 +152,4 @@ def _kill_holder(pid: int, path: Path) -> None:
 
 def end_leftovers(job_id: str) -> int:
     """Kill every other process of this account that belongs to the job, and return how many there were. Blocks."""
-    found: set[int] = set()
-    deadline = time.monotonic() + LEFTOVERS_PATIENCE
-    # A killed process may have been forking, and is seen until it has exited: repeat until none is found.
-    while killed := {pid for pid in _pids() if _kill_leftover(pid, job_id)}:
-        found |= killed
-        if time.monotonic() > deadline:
-            log.warning("processes of an earlier attempt do not end: %s", sorted(killed))
-            break
-        time.sleep(0.01)
-    return len(found)
-
-
-def _kill_leftover(pid: int, job_id: str) -> bool:
-    try:
-        # Identified before the check, as in `_kill_holder`.
-        identity = identify(pid)
-    except ProcessLookupError:
-        return False
-    return pid != os.getpid() and _belongs(pid, job_id) and send_signal(identity, signal.SIGKILL)
-
-
-def _belongs(pid: int, job_id: str) -> bool:
-    try:
-        environ = Path(f"/proc/{pid}/environ").read_bytes()  # empty for a zombie
-    except OSError:
-        return False  # it has exited, or belongs to another account
-    mark = f'"job_id":"{job_id}"'.encode()
-    return any(entry.startswith(JOB_VARIABLE.encode() + b"=") and mark in entry for entry in environ.split(b"\0"))
+    return end_processes(f'"job_id":"{job_id}"'.encode())

@@ -1,9 +1,9 @@
 """Limit how often a job is retried: the limit on deaths without progress. Pure.
 
 Progress, an update committed beyond the highest known, resets every count. Without progress a job may lose a number of
-generations to outside causes, and a smaller number to its own code. Before its first committed update its own code may
-not fail at all: nothing is lost then, and the author is waiting (decision 010). Workers that exit before they were
-members are counted by slot: a worker that cannot join is no reason to stop the others.
+generations to outside causes, and a smaller number to its own code or to hangs. Before its first committed update its
+own code may not fail at all: nothing is lost then, and the author is waiting (decision 010). Workers that exit before
+they were members are counted by slot: a worker that cannot join is no reason to stop the others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum
 
 OWN_LIMIT = 3
+HANG_LIMIT = 3
 OUTSIDE_LIMIT = 10
 SLOT_LIMIT = 3
 DRIVER_LIMIT = 2
@@ -20,7 +21,8 @@ class DeathCause(Enum):
     """The causes of a death."""
 
     OWN = "the job's own code: an exception, an exit, a crash"
-    OUTSIDE = "a signal from elsewhere, a process that hung, a network that broke"
+    HANG = "a process that should compute did not, and nothing outside explains it"
+    OUTSIDE = "a signal from elsewhere, a stopped process, a disk that does not answer, a network that broke"
 
 
 class Attempts:
@@ -83,6 +85,12 @@ class Attempts:
         return self._driver if self._driver >= DRIVER_LIMIT else 0
 
     def _verdict(self, kind: DeathCause, times: int, *, final: bool) -> int:
-        own = final or not self._ever or times >= OWN_LIMIT
-        over = own if kind is DeathCause.OWN else times > OUTSIDE_LIMIT
+        match kind:
+            case DeathCause.OWN:
+                over = final or not self._ever or times >= OWN_LIMIT
+            case DeathCause.HANG:
+                # Also before the first update: a slow disk can look like a hang, so once is no proof.
+                over = times >= HANG_LIMIT
+            case DeathCause.OUTSIDE:
+                over = times > OUTSIDE_LIMIT
         return times if over else 0

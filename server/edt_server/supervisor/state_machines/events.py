@@ -103,10 +103,11 @@ class Exited(MachineEvent):
 
 @dataclass(frozen=True, slots=True)
 class Hung(MachineEvent):
-    """The worker's heartbeat is overdue. `why` is the predicate of a sentence."""
+    """The worker's heartbeat is overdue. `why` and `own` are as in `watchdog.Hang`."""
 
     process: int
     why: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +199,14 @@ class End(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Kill(Instruction):
-    """Send SIGKILL after `patience` seconds in which it may exit by itself. Answered by Exited."""
+    """Send SIGKILL after `patience` seconds in which it may exit by itself. Answered by Exited.
+
+    With `stack` it is first asked to write the stack of its main thread to its stderr.
+    """
 
     process: int
     patience: float
+    stack: bool = False
 
 
 @dataclass(frozen=True, slots=True)

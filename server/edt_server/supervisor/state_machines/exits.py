@@ -117,6 +117,8 @@ def end_kind(worker: Worker, event: Exited) -> DeathCause:
     """Return whether the worker's own code ended it."""
     if worker.failed is not None:
         return DeathCause.OWN
+    if worker.hung_by_itself:
+        return DeathCause.HANG
     if worker.hung or not event.by_itself:
         return DeathCause.OUTSIDE
     return DeathCause.OWN if event.code >= 0 or -event.code in CRASH_SIGNALS else DeathCause.OUTSIDE
@@ -129,9 +131,12 @@ def worker_cause(worker: Worker, name: str, event: Exited, times: int = 1) -> Fa
         return None
     silent = worker.failed is None and event.by_itself and event.code != 0
     traceback = worker.failed.traceback if worker.failed is not None else ""
+    hint = ""
     if worker.hung:
         what += " and was killed"
-    return Fatal(JobState.FAILED, wording.failure(name, what, event.words, traceback, times=times), silent)
+        hint = wording.HUNG if worker.hung_by_itself else ""
+    message = wording.failure(name, what, event.words, traceback, times=times, hint=hint)
+    return Fatal(JobState.FAILED, message, silent)
 
 
 def loss(worker: Worker, name: str, event: Exited) -> str:

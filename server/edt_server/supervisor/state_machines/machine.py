@@ -128,8 +128,8 @@ class Machine(ABC):
     def _end(self, process: int, patience: float) -> None:
         self._out.append(events.End(process, patience))
 
-    def _kill(self, process: int, patience: float) -> None:
-        self._out.append(events.Kill(process, patience))
+    def _kill(self, process: int, patience: float, *, stack: bool = False) -> None:
+        self._out.append(events.Kill(process, patience, stack))
 
     def _tell(self, process: int, message: link.Downward) -> None:
         self._out.append(events.SendMessage(process, message))

@@ -36,6 +36,8 @@ from edt_server.supervisor.state_machines.worker_group import (
 )
 
 LINK_LOST_GRACE = 5.0
+# Seconds to write a stack, for which a process of a busy machine needs a moment.
+STACK_GRACE = 3.0
 LEFT_GRACE = 10.0
 TRAINED_GRACE = 30.0
 
@@ -107,9 +109,11 @@ class JobMembership(Machine):
                     self._driver_exited(event)
                 elif process in self._workers:
                     self._worker_exited(self._workers.pop(process), event)
-            case events.Hung(process=process, why=why) if process in self._workers:
-                self._workers[process].hung = why
-                self._kill(process, 0.0)
+            case events.Hung(process=process, why=why, own=own) if process in self._workers:
+                worker = self._workers[process]
+                worker.hung, worker.hung_by_itself = why, own
+                # Of a process that hangs by itself the stack shows where: the job's owner needs it to mend the code.
+                self._kill(process, STACK_GRACE if own else 0.0, stack=own)
             case events.Gathered(generation=generation):
                 if self._training is not None and self._training.generation == generation:
                     self._training.gathered = True

@@ -15,6 +15,8 @@ from edt_sdk.schemas.wire.pulse import Beat, Phase
 
 STOPPED_PATIENCE = 5.0
 STOPPED_STATES = frozenset({"T", "t"})
+# The process waits inside the kernel, nearly always for a disk or a file server.
+DISK_STATE = "D"
 LONGEST_GAPS = 10
 BUSY_FACTOR = 10
 # In units of `hang_timeout`: for a sleeping worker, and before the first update, when kernels and caches are built.
@@ -43,10 +45,14 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A worker that has to be killed. `why` is the predicate of a sentence."""
+    """A worker that has to be killed. `why` is the predicate of a sentence.
+
+    With `own` nothing outside of the process explains the hang: it was not stopped, and waits for no disk and no peer.
+    """
 
     worker: int
     why: str
+    own: bool = False
 
 
 @dataclass(slots=True)
@@ -115,10 +121,11 @@ class Watchdog:
         if seen.beat is None or seen.beat.phase is not Phase.COMPUTING:
             return None
         age = self._age(seen, now)
+        own, place = seen.state != DISK_STATE, _place(seen.beat)
         if age >= BUSY_FACTOR * limit:
-            return Hang(seen.worker, f"did not get on for {age:.0f} s")
+            return Hang(seen.worker, f"did not get on for {age:.0f} s {place}", own)
         if min(age, now - watched.active) >= limit:
-            return Hang(seen.worker, f"did not move for {age:.0f} s")
+            return Hang(seen.worker, f"did not move for {age:.0f} s {place}", own)
         return None
 
     def _deadlock(self, members: list[Observation], limit: float, now: float) -> list[Hang]:
@@ -134,3 +141,7 @@ class Watchdog:
         """Return for how long it has started nothing new although it should. 0 for a worker that need not."""
         since = self._watched[seen.worker].part_since
         return 0.0 if since is None or seen.beat is None else now - max(since, seen.beat.since)
+
+
+def _place(beat: Beat) -> str:
+    return f"after update {beat.updates}" if beat.updates else "before the first update"

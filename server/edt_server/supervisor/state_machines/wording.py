@@ -12,6 +12,12 @@ LINES = 20
 _BYTES = 32 * 1024
 _LINE = 500
 _NO_SDK = "No module named 'edt_sdk"
+# How a stack of `faulthandler` begins.
+_STACK = "(most recent call first):"
+HUNG = (
+    "The stack in its log shows where it hung. Look there for a loop without an end, or for a wait for something that "
+    "does not come. Where the code only needs longer than that, the administrator raises hang_timeout."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +31,16 @@ class LastLines:
 def stream_tail(streams: Path, process: str) -> LastLines | None:
     """Return the tail of stderr, or of stdout when stderr is empty. None when both are empty."""
     for stream in ("stderr", "stdout"):
-        text = file_tail(streams / f"{process}.{stream}")
+        text = file_tail(streams / f"{process}.{stream}", within=streams.parent)
         if text:
             return LastLines(f"{process}.{stream}", text)
     return None
 
 
-def file_tail(path: Path) -> str:
-    """Return the `text_tail` of a file, "" when there is no such file."""
+def file_tail(path: Path, *, within: Path | None = None) -> str:
+    """Return the `text_tail` of a file, "" when there is no such file. `within` is as in `open_regular`."""
     try:
-        with open_regular(path) as file:
+        with open_regular(path, within=within) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _BYTES))
             data = file.read()
@@ -44,9 +50,15 @@ def file_tail(path: Path) -> str:
 
 
 def text_tail(text: str) -> str:
-    """Return the last non-blank `LINES` lines of a text, with long lines cut."""
+    """Return the last non-blank `LINES` lines of a text, with long lines cut.
+
+    When it ends with a stack that has the most recent call first, the first lines of that stack are returned.
+    """
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in lines if line]
+    stack = next((at for at in reversed(range(len(kept))) if not kept[at].startswith("  ")), 0)
+    if kept[stack : stack + 1] and kept[stack].endswith(_STACK):
+        kept = kept[: stack + LINES]
     return "\n".join(kept[-LINES:])
 
 
@@ -71,16 +83,20 @@ def worker_name(worker: int, rank: int | None, slot: int) -> str:
     return f"Worker {worker} ({place})"
 
 
-def failure(who: str, what: str, words: LastLines | None, traceback: str = "", *, times: int = 1) -> str:
+def failure(
+    who: str, what: str, words: LastLines | None, traceback: str = "", *, times: int = 1, hint: str = ""
+) -> str:
     """Return one sentence and the last lines of the process, or those of its traceback where it wrote none.
 
-    A second sentence gives the number of attempts when there was more than one.
+    A second sentence gives the number of attempts when there was more than one. `hint` says what to do.
     """
     sentence = f"{who} {what}".rstrip()
     if not sentence.endswith((".", "!", "?")):
         sentence += "."
     if times > 1:
         sentence += f" It was tried {times} times without progress in between."
+    if hint:
+        sentence += f" {hint}"
     if words is not None:
         return f"{sentence}\nLast lines of {words.stream}:\n{words.text}"
     if traceback.strip():

@@ -31,6 +31,7 @@ class LinkedProcess:
     Attributes:
         lost: why its link is gone, "" while the link is open.
         hung: what the watchdog saw before it had the process killed, "" if nothing.
+        hung_by_itself: nothing outside of the process explains that, see `watchdog.Hang`.
     """
 
     number: int
@@ -41,6 +42,7 @@ class LinkedProcess:
     failed: link.Failed | None = None
     lost: str = ""
     hung: str = ""
+    hung_by_itself: bool = False
 
     @property
     def dying(self) -> bool:
