@@ -70,6 +70,7 @@ class FabricModel:
         worker_logger_callback, driver_logger_callback: loggers with the hooks of WMLA 4 and 5, which get a dictionary.
         keras_custom_objects: accepted, without meaning for PyTorch.
         fn_batch_collate: list of samples → `(features, labels)`. Default: torch's default collate.
+        fn_test_collate: the same for the validation. Default: `fn_batch_collate`.
         clip_grad_norm: greatest norm of an update's combined gradient. None does not clip.
         lr_scheduler: one of `torch.optim.lr_scheduler`, built over `optimizer`. The engine steps it.
 
@@ -103,6 +104,7 @@ class FabricModel:
         save_to_onnx: bool = False,
         keras_custom_objects: Mapping[str, Any] | None = None,
         fn_batch_collate: Callable[..., Any] | None = None,
+        fn_test_collate: Callable[..., Any] | None = None,
         clip_grad_norm: float | None = None,
         lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
     ) -> None:
@@ -111,7 +113,12 @@ class FabricModel:
         checks.check_lr_scheduler(lr_scheduler, optimizer)
         check_callable("datasets_function", datasets_function, "Define a function that returns (train, test).")
         check_callable("loss_function", loss_function, "Give a function such as torch.nn.functional.cross_entropy.")
-        optional = {"fn_step_train": fn_step_train, "fn_test": fn_test, "fn_batch_collate": fn_batch_collate}
+        optional = {
+            "fn_step_train": fn_step_train,
+            "fn_test": fn_test,
+            "fn_batch_collate": fn_batch_collate,
+            "fn_test_collate": fn_test_collate,
+        }
         for name, function in optional.items():
             if function is not None:
                 check_callable(name, function, "Give the function itself, or leave it out.")
@@ -147,6 +154,7 @@ class FabricModel:
             "worker_logger_callback": worker_logger_callback,
             "driver_logger_callback": driver_logger_callback,
             "fn_batch_collate": fn_batch_collate,
+            "fn_test_collate": fn_test_collate,
             "scaleup_function": scaleup_function,
             "clip_grad_norm": clip_grad_norm,
             "lr_scheduler": lr_scheduler,

@@ -143,7 +143,14 @@ def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
     options = training.options
     order = Order(len(train), options.shards, options.micro_batch, job.seed, options.epochs)
     test_order = TestOrder(0 if test is None else len(test), options.shards, options.micro_batch)
-    with ShardLoader(train, training.fn_batch_collate, job.seed, options.loader_workers, test_dataset=test) as loader:
+    with ShardLoader(
+        train,
+        training.fn_batch_collate,
+        job.seed,
+        options.loader_workers,
+        test_dataset=test,
+        test_collate=training.fn_test_collate,
+    ) as loader:
         yield Data(order, test_order, loader)
 
 
@@ -172,6 +179,7 @@ def make_engine(training: Training, data: Data, job: JobContext, device: torch.d
         worker=worker,
         mode=job.mode,
         nan_loss=training.options.nan_loss,
+        same_collate=training.fn_batch_collate is not None and training.fn_test_collate is None,
         fingerprints=OwnState(
             training.model,
             loss_function=training.loss_function,

@@ -74,6 +74,7 @@ class ShardLoader:
     Args:
         dataset: map-style (`__getitem__`, `__len__`), with items of any structure.
         collate: list of items → batch. None for torch's default.
+        test_collate: the same for keys of kind TEST. None for `collate`.
         seed: the job's.
         loader_workers: processes that prefetch. 0 loads in this process on demand.
         test_dataset: for keys of kind TEST.
@@ -94,10 +95,12 @@ class ShardLoader:
         loader_workers: int = 0,
         *,
         test_dataset: Any = None,
+        test_collate: Collate | None = None,
         prefetch: int = 2,
     ) -> None:
+        collates = {TRAIN: collate or default_collate, TEST: test_collate or collate or default_collate}
         self.dataset = dataset
-        self._fetcher = _Fetcher({TRAIN: dataset, TEST: test_dataset}, collate or default_collate, seed)
+        self._fetcher = _Fetcher({TRAIN: dataset, TEST: test_dataset}, collates, seed)
         self._plan: Iterator[BatchKey] = iter(())
         self._urgent: deque[BatchKey] = deque()
         self._skip: set[BatchKey] = set()  # keys of the plan that need not be issued again
@@ -216,9 +219,9 @@ class ShardLoader:
 class _Fetcher(Dataset[Any]):
     """Loads the batch of a key, in this process and, after a fork, in every loader process."""
 
-    def __init__(self, datasets: Mapping[str, Any], collate: Collate, seed: int) -> None:
+    def __init__(self, datasets: Mapping[str, Any], collates: Mapping[str, Collate], seed: int) -> None:
         self._datasets = datasets
-        self._collate = collate
+        self._collates = collates
         self._seed = seed
 
     def __getitem__(self, key: BatchKey | None) -> Batch | _Failure | None:
@@ -241,7 +244,7 @@ class _Fetcher(Dataset[Any]):
             set_states(derive(self._seed, f"{key.kind}-batch", *epoch, key.step, key.shard))
             items = [self._item(key, index, called) for index in key.indices]
             try:
-                data = self._collate(items)
+                data = self._collates[key.kind](items)
             except Exception as error:
                 first = key.indices[0]
                 what = f"The collate function raised {_name(error)} for the {key.kind} samples from {first} on"

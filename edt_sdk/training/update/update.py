@@ -51,6 +51,19 @@ log = logging.getLogger(__name__)
 # The most parameters that a remark names.
 _NAMED = 5
 
+# What torch's losses ignore by default.
+_IGNORED = -100
+_PADDING = (
+    "Some labels are -100, which torch's losses leave out of their mean. Each part of a batch weighs by its samples, "
+    "so labels in a part with much padding weigh more than in one large batch. For equal weights let the loss sum with "
+    'reduction="sum", and divide by the samples and a constant, such as the length of the longest sample.'
+)
+_MIXED = (
+    "fn_batch_collate makes labels that are shares of several classes (mixup, label smoothing), and the validation "
+    "uses it too: its loss is over mixed samples, and it has no accuracy. For a validation on plain samples give "
+    "fn_test_collate=torch.utils.data.default_collate."
+)
+
 __all__ = ["Committed", "Loader", "ShardStats", "TestStep", "TrainStep", "UpdateEngine"]
 
 
@@ -98,7 +111,7 @@ class UpdateEngine:
     the model's parameters. Dropout and other draws are seeded with (seed, update, shard). `clip_grad_norm` is the
     largest norm of the combined gradient. `evaluate` needs `test_order`. `mode` is "exact" or "fast", and `nan_loss`,
     about a loss that is not finite, "warn" or "stop". `fingerprints` is for the self-check of mode "exact", see
-    `self_check.py`.
+    `self_check.py`. `same_collate`: the validation uses the training's own collate function.
 
     Raises:
         Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
@@ -121,6 +134,7 @@ class UpdateEngine:
         mode: str = "exact",
         nan_loss: str = "warn",
         fingerprints: Fingerprints = dict,
+        same_collate: bool = False,
     ) -> None:
         self._device = torch.device(device)
         self._model = model
@@ -171,6 +185,8 @@ class UpdateEngine:
         self._exchanges = Exchanges(self._layout, fast=self._fast)
         self._worker = worker
         self._self_check = SelfCheck(fingerprints)
+        self._mixes_tests = same_collate and test_order is not None and test_order.steps > 0
+        self._said: set[str] = set()
         self._computed: _Computed | None = None
         self._space: list[Tensor] = []
 
@@ -241,6 +257,8 @@ class UpdateEngine:
                 seed = derive(self._seed, "train-shard", step.update, move.shard)
                 # Loaded before the random states of the shard are set, so that loading cannot disturb them.
                 batch = loader.take(keys[move.shard])
+                if step.update == 0 and block.start == 0 and not practice:
+                    self._remark(batch)
                 outcomes.append(self._runner.train(move.shard, batch, seed=seed, contribution=contribution))
                 # Otherwise the exchange merges, piece by piece, before it sends (`Exchange.follow`).
                 if contribution.settled is None:
@@ -323,6 +341,14 @@ class UpdateEngine:
         self._optimizer_step.apply(step.update, summary, combined, others)
         computed.pool.give_back(computed.vectors)
         return Committed(summary.shards, summary.pending)
+
+    def _remark(self, batch: Batch) -> None:
+        """Log what the labels of the first update show: a training that works, but perhaps not as intended."""
+        labels = batch.data[1] if isinstance(batch.data, (tuple, list)) and len(batch.data) > 1 else None
+        found = label_remarks(labels, mixes_tests=self._mixes_tests) if isinstance(labels, Tensor) else []
+        for line in [line for line in found if line not in self._said]:
+            self._said.add(line)
+            log.info(line)
 
     def _check_again(self, computed: _Computed, shards: tuple[ShardStats, ...]) -> None:
         """Compute a shard of this update again, while the model is as it was for all of them."""
@@ -425,3 +451,16 @@ def remarks(model: nn.Module, layout: Layout, order: Order) -> list[str]:
             f"update over all of them."
         )
     return found
+
+
+def label_remarks(labels: Tensor, *, mixes_tests: bool) -> list[str]:
+    """Return sentences for the user's log about the labels of a training batch.
+
+    `mixes_tests`: a collate function of the user's makes the batches of the validation too.
+    """
+    if not labels.is_floating_point():
+        ignored = labels.dim() > 1 and not labels.is_complex() and bool((labels == _IGNORED).any())
+        return [_PADDING] if ignored else []
+    shares = labels.dim() == 2 and labels.shape[1] > 1 and bool(((labels > 0) & (labels < 1)).any())
+    mixed = shares and bool(torch.isclose(labels.sum(1), labels.new_ones(())).all())
+    return [_MIXED] if mixed and mixes_tests else []

@@ -86,6 +86,7 @@ class Training:
     fn_step_train: Callable[..., Any] | None = None
     fn_test: Callable[..., Any] | None = None
     fn_batch_collate: Callable[..., Any] | None = None
+    fn_test_collate: Callable[..., Any] | None = None
     metrics: Sequence[Callable[..., Any]] = ()
     worker_logger: Any = None
     worker_logger_callback: Any = None

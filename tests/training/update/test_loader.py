@@ -302,3 +302,13 @@ def test_a_loader_process_that_is_killed_raises_instead_of_hanging():
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="exited unexpectedly"):
             take_until(loader, time.monotonic() + 60)
+
+
+def test_a_validation_may_have_a_collate_function_of_its_own():
+    def doubled(items):
+        return torch.stack(items) * 2
+
+    data = [torch.tensor([float(number)]) for number in range(4)]
+    with ShardLoader(data, doubled, test_dataset=data, test_collate=torch.stack) as loader:
+        assert loader.take(BatchKey(TEST, 0, 0, 0, (1, 2))).data.tolist() == [[1.0], [2.0]]
+        assert loader.take(BatchKey(TRAIN, 0, 0, 0, (1, 2))).data.tolist() == [[2.0], [4.0]]

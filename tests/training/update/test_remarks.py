@@ -5,7 +5,7 @@ from torch import nn
 
 from edt_sdk.training.exchange.layout import Layout
 from edt_sdk.training.sampling.order import Order
-from edt_sdk.training.update.update import remarks
+from edt_sdk.training.update.update import label_remarks, remarks
 
 
 def test_parameters_that_nobody_trains_are_named():
@@ -31,3 +31,26 @@ def test_nothing_to_say():
     model = nn.Linear(2, 2)
     layout = Layout(model, torch.optim.SGD(model.parameters(), lr=0.1))
     assert remarks(model, layout, Order(4, (2, 2), 2, 0, 1)) == []
+
+
+def test_padded_labels_and_a_validation_over_mixed_samples_are_said():
+    padded = torch.tensor([[1, 2, -100], [3, -100, -100]])
+    (line,) = label_remarks(padded, mixes_tests=False)
+    assert 'reduction="sum"' in line
+    mixed = torch.tensor([[0.7, 0.3, 0.0], [0.0, 0.5, 0.5]])
+    (line,) = label_remarks(mixed, mixes_tests=True)
+    assert "fn_test_collate=torch.utils.data.default_collate" in line
+    assert label_remarks(mixed, mixes_tests=False) == []
+
+
+def test_other_labels_are_nothing_to_say():
+    one_hot, numbers = torch.eye(3), torch.tensor([[0.2], [7.5]])
+    for labels in (
+        torch.tensor([1, 2]),
+        torch.tensor([[1, 2]]),
+        one_hot,
+        numbers,
+        torch.tensor([1j]),
+        torch.rand(4, 3),
+    ):
+        assert label_remarks(labels, mixes_tests=True) == []
