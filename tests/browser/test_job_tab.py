@@ -120,6 +120,20 @@ def test_a_change_that_cannot_be_is_refused_at_its_field(screen, server, submit)
     expect(controls.locator(".jp-edt-field.jp-mod-wrong")).to_contain_text("priority")
 
 
+def test_a_change_and_the_head_name_the_same_end(screen, server, submit):
+    job = submit("forecast")
+    page = go(screen, job.id)
+    controls, head = page.get_by_label("Change this job"), page.locator(".jp-edt-job-header")
+    expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
+    controls.get_by_label("Priority").fill("15000")
+    compared = controls.get_by_text("It would end at about")
+    expect(compared).to_contain_text("; as things are, at about ")
+    as_things_are = re.search(r"things are, at about (\S+?)\.", compared.inner_text())
+    expect(head.locator("div", has=page.get_by_text("Ends about, as things are"))).to_contain_text(as_things_are[1])
+    page.keyboard.press("Escape")
+    expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
+
+
 def test_deleted_elsewhere_and_never_there(screen, server, submit):
     job = submit("goes")
     page = go(screen, job.id)
