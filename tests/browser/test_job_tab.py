@@ -15,7 +15,9 @@ for n in range(100_000):
 print("\\x1b[31mred\\x1b[0m " + "x" * 1_000_000 + " end-of-long")
 for n in range(100):
     sys.stdout.write(f"\\rprogress {n} %")
-print("\\nthe last line")
+print()
+print("wide " * 60 + "end-of-wide")
+print("the last line")
 print("<b>to stderr</b>", file=sys.stderr)
 """
 
@@ -58,6 +60,13 @@ def test_a_hundred_thousand_lines_and_one_of_a_megabyte(screen, server, tmp_path
     page.get_by_label("Search the log").fill("line 77777 of")
     expect(log.get_by_role("listitem")).to_have_count(1)
     expect(log).to_contain_text("line 77777 of many")
+    page.get_by_label("Search the log").fill("end-of-wide")
+    last = log.get_by_role("listitem").last
+    expect(last).to_contain_text("end-of-wide")
+    expect(last).not_to_contain_text("driver")
+    assert log.evaluate("node => node.scrollWidth <= node.clientWidth")
+    shown = log.locator(".jp-edt-log-text").all_inner_texts()
+    assert "".join(shown).split() == ["wide"] * 60 + ["end-of-wide"]
     page.get_by_label("Search the log").fill("there is no such line")
     expect(page.get_by_text("No line contains “there is no such line”.")).to_be_visible()
 

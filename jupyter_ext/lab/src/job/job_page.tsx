@@ -23,7 +23,7 @@ import { Allocation } from './allocation';
 import { Checkpoints } from './checkpoints';
 import { Controls } from './controls';
 import { download } from './download';
-import { Header } from './header';
+import { Details, Header } from './header';
 import { Logs } from './logs';
 import { Metrics } from './metrics';
 import { Notes } from './notes';
@@ -142,7 +142,10 @@ export function JobPage(props: {
       <Actions job={job} outputs={outputs} onFailed={setFailed} />
       {failed !== null && <Failure error={failed} />}
       {!ended && <Controls job={job} groups={info.value?.instance_groups ?? []} onChanged={changed} onForecast={setForecast} />}
-      <Notes job={job} onChanged={changed} />
+      <div className="jp-edt-folded">
+        <Details job={job} />
+        <Notes job={job} onChanged={changed} />
+      </div>
       <Tabs
         label={`Views of ${job.name}`}
         chosen={shows.tab || (hasFailed(job.state) ? 'logs' : validates ? 'validation' : 'metrics')}
