@@ -143,6 +143,16 @@ def test_a_change_and_the_head_name_the_same_end(screen, server, submit):
     expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
 
 
+def test_a_loss_is_written_as_everywhere_else(screen, server, submit):
+    job = submit("figures")
+    page = go(screen, job.id)
+    submit.finish()
+    job.wait(300)
+    loss = job.refresh().view.progress.loss
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
+    expect(page.locator(".jp-edt-progress-row")).to_contain_text(re.compile(rf"loss {re.escape(f'{loss:.4g}')} "))
+
+
 def test_deleted_elsewhere_and_never_there(screen, server, submit):
     job = submit("goes")
     page = go(screen, job.id)
