@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from edt_sdk.packing.nested_submit import submit_notes
 from edt_sdk.schemas.errors import PackageError
 
 NOT_RUN = "# not run in a job: "
@@ -29,21 +30,26 @@ _LINE = re.compile(
 
 
 def script_from_cells(cells: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-    """Return (one script, notes on commented-out lines) from the sources of code cells.
+    """Return (one script, notes) from the sources of code cells.
+
+    The notes are about commented-out lines, and about cells that would submit a job from inside the job.
 
     Raises:
         PackageError: a cell is not Python. The message has the cell's number and the line.
     """
-    pieces: list[str] = []
+    pieces: list[tuple[str, str]] = []
     notes: list[str] = []
     for number, cell in enumerate(cells, 1):
         text, dropped = plain_cell(cell.replace("\r\n", "\n"), number)
         notes += [f"cell {number}: not run in a job: {line}" for line in dropped]
         if text.strip():
-            pieces.append(text.rstrip("\n") + "\n")
+            pieces.append((f"cell {number}", text.rstrip("\n") + "\n"))
     if not pieces:
         raise PackageError("The cells contain no code.", field="source")
-    return "\n\n".join(_future_first(pieces)), tuple(notes)
+    submitting = submit_notes(pieces)
+    if submitting:
+        notes += [*submitting, "submit only the cells of the training: in a notebook, give them the tag edt"]
+    return "\n\n".join(_future_first([text for _, text in pieces])), tuple(notes)
 
 
 def _future_first(pieces: list[str]) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pathspec
 
 from edt_sdk.packing.cells import cells_of, script_from_cells
+from edt_sdk.packing.nested_submit import submit_notes
 from edt_sdk.schemas.errors import PackageError, TooLarge
 from edt_sdk.schemas.fields import did_you_mean
 
@@ -96,7 +97,8 @@ def collect(
         walk = _Walk(path.resolve(), hidden, most)
         files = sorted(walk, key=lambda file: file.name)
         found = _main_of(walk.root, files, main) if script or main is not None else ""
-        return _with_helpers(Collected(walk.root.name or "job", found, tuple(files), tuple(walk.notes)))
+        submitting = submit_notes([(found, _text(walk.root / found))]) if found.endswith(".py") else ()
+        return _with_helpers(Collected(walk.root.name or "job", found, tuple(files), (*walk.notes, *submitting)))
     if not path.is_file():
         raise PackageError(
             f"There is no folder or file {str(source)!r}.",
@@ -134,13 +136,20 @@ def from_cells(
     return _with_helpers(Collected(name, main, (SourceFile(main, data, len(data)), *beside), (*notes, *own)))
 
 
+def _text(script: Path) -> str:
+    try:
+        return script.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""  # packing reports it
+
+
 def _from_file(path: Path, main: str | None) -> Collected:
     if main not in (None, path.name):
         raise PackageError(f"main is {main!r}, but the source is the file {path.name}.", field="main")
     # Read only to find its imports. The file itself is packed byte for byte.
     script = path.read_text(encoding="utf-8", errors="replace")
     files = [_entry(path, path.name), *_beside(script, path.parent, taken={path.name})]
-    return Collected(path.stem, path.name, tuple(files))
+    return Collected(path.stem, path.name, tuple(files), submit_notes([(path.name, script)]))
 
 
 def _beside(script: str, folder: Path, taken: set[str]) -> Iterator[SourceFile]:

@@ -18,7 +18,14 @@ _MOST_BOXES = 32
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """The data of the picture. `done` is the share of updates, 0 … 1. `most` is 0 for an ended job, without boxes."""
+    """The data of the picture.
+
+    Attributes:
+        done: the share of updates, 0 … 1.
+        most: slots it may have at most. 0 for an ended job, without boxes.
+        losses: the curve.
+        loss: the newest loss, which the curve may not have yet. Default: the last loss of the curve.
+    """
 
     name: str
     state: str
@@ -26,13 +33,19 @@ class Spark:
     slots: int
     most: int
     losses: tuple[float, ...] = ()
+    loss: float | None = None
+
+    def newest(self) -> float | None:
+        """Return the loss that is shown as a figure, None where none is known."""
+        known = [loss for loss in self.losses if math.isfinite(loss)]
+        return self.loss if self.loss is not None else known[-1] if known else None
 
     def says(self) -> str:
         """Return the picture as one sentence."""
-        known = [loss for loss in self.losses if math.isfinite(loss)]
+        newest = self.newest()
         parts = [f"{self.name} ({self.state}): {100 * share(self.done):.0f} % done"]
         parts += [f"{self.slots} of at most {self.most} slots"] if self.most else []
-        parts.append(f"loss {known[-1]:.4g}" if known else "no loss yet")
+        parts.append("no loss yet" if newest is None else f"loss {newest:.4g}")
         return f"{', '.join(parts)}."
 
 
@@ -42,7 +55,8 @@ def draw_spark(spark: Spark, look: Look | None = None) -> str:
     ink = look.ink
     points = drawable([Loss(float(at), loss) for at, loss in enumerate(spark.losses)], _POINTS)
     known = [point.loss for point in points if point.known]
-    told_loss = f"loss {number(known[-1])}" if known else "no loss yet"
+    newest = spark.newest()
+    told_loss = "no loss yet" if newest is None else f"loss {number(newest)}"
     right = look.width - 8 - width_of(told_loss, SMALL)
     parts = [words(look.width - 2, 4 + _CURVE / 2 + 4, told_loss, ink.text, anchor="end")]
     parts.append(line(2, 4 + _CURVE, right, 4 + _CURVE, ink.line, opacity="0.6"))

@@ -1,6 +1,7 @@
 """The tab of a job that has failed: the line in the user's own code first, and the way to mend it."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -15,6 +16,7 @@ def read(text):
     return json.loads(text)
 """
 TRAIN = "from model import read\n\n\nread('no JSON')\n"
+WRONG_LAYER = Path(__file__).parents[1] / "e2e" / "jobs" / "wrong_shape.py"
 PLAIN = {"main": "train.py", "framework": "PyTorch", "max_workers": 1, "progress": False}
 
 
@@ -78,11 +80,34 @@ def test_it_shows_the_users_own_line_and_opens_the_file_there(screen, server, br
     expect(page.locator(".jp-edt-job-header:visible")).to_contain_text("finished")
 
 
+def test_a_wrong_layer_leads_to_the_train_call(screen, server, write_notebook):
+    folder = server.root / "layers" / "wrong"
+    folder.mkdir(parents=True)
+    (folder / "train.py").write_text(WRONG_LAYER.read_text())
+    job = failed(server.client().submit(folder, main="train.py", max_workers=1, progress=False))
+    write_notebook(server, "layers/notes.ipynb", "1 + 1")
+    page = screen.open("lab/tree/layers/notes.ipynb")
+    expect(page.locator(".jp-Notebook:visible .jp-CodeCell")).to_be_visible()
+    screen.run("edt:open-job", id=job)
+    head = page.locator(".jp-edt-job-header")
+    expect(head.get_by_text(re.compile(r"All \d+ frames"))).to_be_visible()
+    expect(head.get_by_label("The end of the log")).to_be_hidden()
+    screen.shot("job-wrong-layer")
+    head.get_by_role("button", name="train.py, line 13").click()
+    expect(page.locator(".jp-FileEditor:visible")).to_contain_text("FabricModel")
+    expect(page.get_by_text("Ln 13, Col 1")).to_be_visible()
+    expect(page.locator("form[aria-label=Train]")).to_have_count(0)
+    screen.run("edt:open-job", id=job)
+    page.get_by_role("button", name="Mend and run again").click()
+    expect(page.get_by_text("Mend layers/wrong/train.py, line 13")).to_be_attached()
+    expect(page.locator("form[aria-label=Train]").get_by_label("What to train")).to_have_value("layers/wrong")
+
+
 def test_a_job_from_elsewhere_is_cloned(screen, server, tmp_path):
     (tmp_path / "train.py").write_text("raise ValueError('elsewhere')\n")
     job = failed(server.client().submit(tmp_path, name="elsewhere", **PLAIN))
     page = screen.open("lab?reset")
     screen.run("edt:open-job", id=job)
     page.get_by_role("button", name="Mend and run again").click()
-    expect(page.get_by_text("is not among the open ones")).to_be_visible()
+    expect(page.get_by_text("was not found next to the open documents")).to_be_visible()
     expect(page.locator("form[aria-label=Train]").get_by_label("Code")).to_have_value("job")

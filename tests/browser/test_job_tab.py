@@ -15,7 +15,9 @@ for n in range(100_000):
 print("\\x1b[31mred\\x1b[0m " + "x" * 1_000_000 + " end-of-long")
 for n in range(100):
     sys.stdout.write(f"\\rprogress {n} %")
-print("\\nthe last line")
+print()
+print("wide " * 60 + "end-of-wide")
+print("the last line")
 print("<b>to stderr</b>", file=sys.stderr)
 """
 
@@ -58,6 +60,13 @@ def test_a_hundred_thousand_lines_and_one_of_a_megabyte(screen, server, tmp_path
     page.get_by_label("Search the log").fill("line 77777 of")
     expect(log.get_by_role("listitem")).to_have_count(1)
     expect(log).to_contain_text("line 77777 of many")
+    page.get_by_label("Search the log").fill("end-of-wide")
+    last = log.get_by_role("listitem").last
+    expect(last).to_contain_text("end-of-wide")
+    expect(last).not_to_contain_text("driver")
+    assert log.evaluate("node => node.scrollWidth <= node.clientWidth")
+    shown = log.locator(".jp-edt-log-text").all_inner_texts()
+    assert "".join(shown).split() == ["wide"] * 60 + ["end-of-wide"]
     page.get_by_label("Search the log").fill("there is no such line")
     expect(page.get_by_text("No line contains “there is no such line”.")).to_be_visible()
 
@@ -118,6 +127,30 @@ def test_a_change_that_cannot_be_is_refused_at_its_field(screen, server, submit)
     expect(controls.get_by_label("Maximum workers")).to_have_value("2")
     controls.get_by_label("Priority").fill("9999999999999")
     expect(controls.locator(".jp-edt-field.jp-mod-wrong")).to_contain_text("priority")
+
+
+def test_a_change_and_the_head_name_the_same_end(screen, server, submit):
+    job = submit("forecast")
+    page = go(screen, job.id)
+    controls, head = page.get_by_label("Change this job"), page.locator(".jp-edt-job-header")
+    expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
+    controls.get_by_label("Priority").fill("15000")
+    compared = controls.get_by_text("It would end at about")
+    expect(compared).to_contain_text("; as things are, at about ")
+    as_things_are = re.search(r"things are, at about (\S+?)\.", compared.inner_text())
+    expect(head.locator("div", has=page.get_by_text("Ends about, as things are"))).to_contain_text(as_things_are[1])
+    page.keyboard.press("Escape")
+    expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
+
+
+def test_a_loss_is_written_as_everywhere_else(screen, server, submit):
+    job = submit("figures")
+    page = go(screen, job.id)
+    submit.finish()
+    job.wait(300)
+    loss = job.refresh().view.progress.loss
+    expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
+    expect(page.locator(".jp-edt-progress-row")).to_contain_text(re.compile(rf"loss {re.escape(f'{loss:.4g}')} "))
 
 
 def test_deleted_elsewhere_and_never_there(screen, server, submit):

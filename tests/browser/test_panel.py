@@ -47,6 +47,19 @@ def test_an_empty_panel_teaches_and_the_next_job_appears_by_itself(page, start_s
     server.stop()
 
 
+def test_opening_it_draws_the_slots_anew(screen):
+    page = screen.open()
+    screen.panel()
+    expect(page.locator(".jp-edt-machine img")).to_be_visible()
+    page.get_by_role("tab", name="File Browser").click()
+    expect(page.locator(".jp-edt-panel")).to_be_hidden()
+    # Without the timer that draws it now and then.
+    page.evaluate("() => { window.kept = window.setInterval; window.setInterval = () => 0; }")
+    with page.expect_request(lambda request: "/pictures/timeline" in request.url, timeout=20_000):
+        screen.panel()
+    page.evaluate("() => { window.setInterval = window.kept; }")
+
+
 def test_it_shows_who_waits_and_why_and_what_is_chosen(screen, submit):
     jobs = [submit(name, max_workers=most) for name, most in (("digits", 4), ("text", 4), ("mnist", 2), ("speech", 2))]
     waiting = submit("waits", max_workers=1)

@@ -38,6 +38,8 @@ export interface IJobArgs {
   id?: string;
   /** Chosen in the menu of a job. */
   short?: boolean;
+  /** For `mend`: open the line that failed, and no form. */
+  look?: boolean;
 }
 
 /** The category of all of them in the command palette. */

@@ -22,6 +22,19 @@ export function figure(value: number | null | undefined): string {
   return size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(3)));
 }
 
+/** A loss in four significant figures, as Python's `.4g` writes it everywhere else: `0.0001536`, `6.931e-05`. */
+export function lossFigure(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) {
+    return figure(value);
+  }
+  const size = Math.abs(value);
+  if (size === 0 || (size >= 1e-4 && size < 9999.5)) {
+    return String(Number(value.toPrecision(4)));
+  }
+  const [digits, power = '0'] = value.toExponential(3).split('e');
+  return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, '0')}`;
+}
+
 export function percent(share: number): string {
   return `${Number((100 * share).toPrecision(3))} %`;
 }
@@ -87,7 +100,7 @@ export function progressWords(view: IJobView): string {
   if (p.not_a_number) {
     parts.push('the loss is not a number');
   } else if (p.loss !== null) {
-    parts.push(`loss ${figure(p.loss)}`);
+    parts.push(`loss ${lossFigure(p.loss)}`);
   }
   if (p.accuracy !== null) {
     parts.push(`accuracy ${percent(p.accuracy)}`);
@@ -98,7 +111,7 @@ export function progressWords(view: IJobView): string {
   if (p.test_accuracy !== null) {
     parts.push(`test accuracy ${percent(p.test_accuracy)}`);
   } else if (p.test_loss !== null) {
-    parts.push(`test loss ${figure(p.test_loss)}`);
+    parts.push(`test loss ${lossFigure(p.test_loss)}`);
   }
   if (p.samples_per_second && !isFinal(view.state)) {
     parts.push(`${figure(p.samples_per_second)} samples/s`);

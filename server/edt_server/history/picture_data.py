@@ -284,6 +284,8 @@ def spark_of(view: JobView, curve: Curve) -> Spark:
         slots=view.slots if living else 0,
         most=view.max_workers if living else 0,
         losses=tuple(_loss(point.loss) for point in curve.train),
+        # The file of the curve is written later than progress is reported, and a card has both.
+        loss=None if progress is None else progress.loss,
     )
 
 

@@ -1,4 +1,9 @@
+import base64
+import re
+
 from edt_sdk.display.readings import Timeline
+from edt_sdk.pictures.parts.colours import colours
+from edt_sdk.pictures.parts.look import job_colour
 
 
 def timeline_table(rows, names=None, **how):
@@ -57,3 +62,18 @@ def test_nothing_yet():
 def test_a_machine_wider_than_a_line_has_numbers_only():
     wide = {**row(0.0, {"a": 200}, 56, "big"), "capacity": 256}
     assert "AAAA" not in timeline_table([wide])
+
+
+def test_a_running_job_has_its_own_colour_as_in_the_pictures_of_the_server():
+    running = next(job for job in map(str, range(100)) if job != "ended" and job_colour(job) == job_colour("ended"))
+    rows = [row(100.0, {"ended": 4}, 0, "one starts"), row(200.0, {running: 4}, 0, "two starts")]
+    html = Timeline(capacity=4, rows=rows, names={"ended": "one", running: "two"}, until=300.0)._repr_html_()
+    picture = base64.b64decode(re.search(r"data:image/svg\+xml;base64,([^\"']+)", html)[1]).decode()
+    served = colours(["ended", running], first=[running])
+    assert area_colours(picture) == {"one": served.of("ended"), "two": served.of(running)}
+    assert served.of(running) == job_colour(running)
+
+
+def area_colours(picture):
+    """Return the colour of each job's area, by the name in its tooltip."""
+    return dict(re.findall(r'<title>(one|two): [^<]*</title><path [^>]*fill="(#\w+)"', picture))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 
+import msgspec
 import pytest
 
 from edt_sdk.pictures.allocation import draw_allocation
 from edt_sdk.pictures.parts.look import JOB_COLOURS, job_colour
 from edt_sdk.pictures.slots_map import draw_slots
+from edt_sdk.pictures.spark import draw_spark
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.job import JobProgress, JobState, JobView
 from edt_server.history.picture_data import (
     MOST_BANDS,
     allocation_of,
@@ -21,6 +24,7 @@ from edt_server.history.picture_data import (
     marks_of,
     shares_of,
     slots_of,
+    spark_of,
 )
 from edt_server.outputs.results import Checkpoint
 from edt_server.outputs.training_curve import Curve, TestPoint, TrainPoint
@@ -180,3 +184,16 @@ def test_groups_stand_behind_the_one_they_are_part_of():
         ("below", 1, 2, 1, 3),
         ("other", 0, 2, 1, 3),
     ]
+
+
+def test_a_card_and_its_curve_have_one_loss(curve):
+    view = JobView(
+        id="a", name="digits", owner="ann", state=JobState.RUNNING, state_since=0, created=0, started=0, ended=None,
+        max_workers=4, mode="exact", seed=0, main="train.py", args=(), slots=2, shards=4, reason=None, message="",
+        result_dir="", progress=JobProgress(update=11, epoch=0, loss=0.294),
+    )  # fmt: skip
+    spark = spark_of(view, curve)
+    assert "loss 0.294" in spark.says()
+    assert ">loss 0.294<" in draw_spark(spark)
+    spark = spark_of(msgspec.structs.replace(view, progress=None), curve)
+    assert spark.says().endswith("loss 0.1.")

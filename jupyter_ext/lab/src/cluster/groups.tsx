@@ -16,7 +16,7 @@ export function Groups(props: { groups: readonly IGroupState[] }): ReactElement 
   const columns: Column<IGroupState>[] = [
     { head: 'Instance group', cell: group => group.name, inset: group => 8 + 16 * depth(group) },
     { head: 'Policy', cell: group => policyOf(group.policy) },
-    { head: 'Over', cell: group => group.resource_group },
+    { head: 'Resource group', cell: group => group.resource_group },
     { head: 'Jobs', number: true, cell: group => group.jobs },
     { head: 'Waiting', number: true, cell: group => group.waiting.length },
     { head: 'Want more', number: true, cell: group => group.wanting.length },

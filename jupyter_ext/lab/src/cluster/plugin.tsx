@@ -36,7 +36,8 @@ export const cluster: JupyterFrontEndPlugin<void> = {
         icon: clusterIcon,
         caption: 'Which slot is whose, and who waits.',
         key: () => '',
-        label: () => 'Slots and Queues',
+        // A tab has room for one word, as soon as there are several.
+        label: () => 'Slots',
         content: () => <ClusterPage />
       },
       restorer

@@ -14,7 +14,7 @@ import type { Stretch } from '../page/stretch';
 import { LOOKS } from '../looks';
 import { State } from '../state';
 import { grouped, share } from '../page/wording';
-import { clock, figure, span } from '../words';
+import { clock, figure, lossFigure, span } from '../words';
 import { isFinal } from '../views';
 import type { ICurve, IJobView } from '../views';
 
@@ -271,7 +271,7 @@ function Losses(props: {
 }
 
 function ending({ train }: ICurve): string {
-  return train.x.length === 0 ? 'none yet' : figure(train.loss.filter(loss => loss !== null).at(-1) ?? NaN);
+  return train.x.length === 0 ? 'none yet' : lossFigure(train.loss.filter(loss => loss !== null).at(-1) ?? NaN);
 }
 
 /** The colours of jobs in the static pictures, edt_sdk/pictures/parts/look.py. */
@@ -310,9 +310,9 @@ function linesOf(names: readonly string[], curves: readonly ICurve[]): Line[] {
 
 const ROWS: readonly (readonly [string, (job: IJobView) => string])[] = [
   ['State', job => LOOKS[job.state].word],
-  ['Loss', job => (job.progress?.not_a_number ? 'not a number' : figure(job.progress?.loss))],
+  ['Loss', job => (job.progress?.not_a_number ? 'not a number' : lossFigure(job.progress?.loss))],
   ['Accuracy', job => share(job.progress?.accuracy)],
-  ['Test loss', job => figure(job.progress?.test_loss)],
+  ['Test loss', job => lossFigure(job.progress?.test_loss)],
   ['Test accuracy', job => share(job.progress?.test_accuracy)],
   ['Updates', job => figure(job.progress?.update)],
   ['Arguments', job => job.args.join(' ') || '–'],

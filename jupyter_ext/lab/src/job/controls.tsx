@@ -49,11 +49,12 @@ function patchOf(wanted: Wanted, job: IJobView): { patch: IJobPatch; wrong: Part
   return { patch, wrong };
 }
 
-/** `groups`: those that jobs may be in. `onChanged` gets the job as it is then. */
+/** `groups`: those that jobs may be in. `onChanged` gets the job as it is then, `onForecast` when the training ends without the change that is typed in. */
 export function Controls(props: {
   job: IJobView;
   groups: readonly string[];
   onChanged: (job: IJobView) => void;
+  onForecast: (ends: number | null) => void;
 }): ReactElement {
   const { job } = props;
   const { api } = useEdt();
@@ -79,6 +80,7 @@ export function Controls(props: {
     setRefused({ field: '', text: '' });
     if (question === '') {
       setSaid('');
+      props.onForecast(null);
       return;
     }
     let over = false;
@@ -89,12 +91,14 @@ export function Controls(props: {
         .then(answer => {
           if (!over) {
             setSaid(whatIfText(answer, Date.now() / 1000));
+            props.onForecast(answer.ends_now);
           }
         })
         .catch((error: unknown) => {
           const { message, hint, field } = explain(error);
           if (!over) {
             setSaid('');
+            props.onForecast(null);
             setRefused({ field, text: `${message} ${hint}`.trim() });
           }
         });

@@ -12,12 +12,15 @@ import { clock, progressWords, slotsWords, span, timeWords } from '../words';
 import { Pace } from './pace';
 import { Trouble } from './trouble';
 
-/** `taken`: when this was so; `now`: both in seconds since the epoch. */
-export function Header(props: { job: IJobView; taken: number; now: number }): ReactElement {
+/**
+ * `taken`: when this was so; `now`: both in seconds since the epoch. `forecast`: the server's end of the training as things
+ * are, shown in place of ours as long as a change is compared with it; null otherwise.
+ */
+export function Header(props: { job: IJobView; taken: number; now: number; forecast: number | null }): ReactElement {
   const { job, now } = props;
   const pace = useRef(new Pace()).current;
   pace.saw(job, props.taken);
-  const ends = pace.ends(job);
+  const ends = endWords(job, pace.ends(job), props.forecast, now);
   const progress = progressWords(job);
   const since = span(now - job.state_since);
   const failed = hasFailed(job.state);
@@ -67,16 +70,34 @@ export function Header(props: { job: IJobView; taken: number; now: number }): Re
   );
 }
 
-function facts(job: IJobView, now: number, ends: number | null): [string, string | null][] {
+/** How the end was found, and the end; words in its place until it is known, so that the facts behind it stay in their places. */
+function endWords(job: IJobView, paced: number | null, forecast: number | null, now: number): [string, string | null] {
+  const ends = forecast ?? paced;
+  const name = forecast === null ? 'Ends about, at this pace' : 'Ends about, as things are';
+  if (ends !== null) {
+    return [name, `${clock(ends, now)}, in ${span(ends - now)}`];
+  }
+  const trains = job.state === 'RUNNING' && job.progress?.total_updates;
+  return [name, trains ? 'is being measured …' : null];
+}
+
+function facts(job: IJobView, now: number, ends: [string, string | null]): [string, string | null][] {
   return [
     ['Slots', slotsWords(job) || null],
     ['Time', timeWords(job, now)],
-    ['Ends about', ends === null ? null : `${clock(ends, now)}, in ${span(ends - now)}, at this pace`],
+    ends,
     ['Submitted', clock(job.created, now)],
     ['Ended', job.ended === null ? null : clock(job.ended, now)],
     ['Priority', isFinal(job.state) ? String(job.priority) : null],
     ['Instance group', isFinal(job.state) ? job.instance_group : null],
-    ['Runs', [job.main, ...job.args].join(' ')],
+    ['Runs', [job.main, ...job.args].join(' ')]
+  ];
+}
+
+/** What the job was made of and where its files are, folded: the views below need the room. */
+export function Details(props: { job: IJobView }): ReactElement {
+  const { job } = props;
+  const of: [string, string | null][] = [
     ['Shards', job.shards === null ? null : String(job.shards)],
     ['Mode', `${job.mode}, seed ${job.seed}`],
     ['Framework', job.framework === ELASTIC ? null : job.framework],
@@ -88,4 +109,10 @@ function facts(job: IJobView, now: number, ends: number | null): [string, string
     ['Id', job.id],
     ['Results', job.result_dir]
   ];
+  return (
+    <details className="jp-edt-more">
+      <summary>Details</summary>
+      <Facts of={of} />
+    </details>
+  );
 }

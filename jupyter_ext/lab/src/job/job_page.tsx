@@ -23,7 +23,7 @@ import { Allocation } from './allocation';
 import { Checkpoints } from './checkpoints';
 import { Controls } from './controls';
 import { download } from './download';
-import { Header } from './header';
+import { Details, Header } from './header';
 import { Logs } from './logs';
 import { Metrics } from './metrics';
 import { Notes } from './notes';
@@ -55,6 +55,7 @@ export function JobPage(props: {
   const now = useNow(1);
   const [shows, setShows] = useState<Shows>(props.begin);
   const [failed, setFailed] = useState<unknown>(null);
+  const [forecast, setForecast] = useState<number | null>(null);
   const job = known?.view;
   const ended = job !== undefined && isFinal(job.state);
   const seconds = ended || known?.gone === true ? null : LIVELY;
@@ -137,11 +138,14 @@ export function JobPage(props: {
           Last seen {clock(known.taken, now)}. {known.trouble} <LogIn after={jobs.reach.error} />
         </div>
       )}
-      <Header job={job} taken={known.taken} now={now} />
+      <Header job={job} taken={known.taken} now={now} forecast={ended ? null : forecast} />
       <Actions job={job} outputs={outputs} onFailed={setFailed} />
       {failed !== null && <Failure error={failed} />}
-      {!ended && <Controls job={job} groups={info.value?.instance_groups ?? []} onChanged={changed} />}
-      <Notes job={job} onChanged={changed} />
+      {!ended && <Controls job={job} groups={info.value?.instance_groups ?? []} onChanged={changed} onForecast={setForecast} />}
+      <div className="jp-edt-folded">
+        <Details job={job} />
+        <Notes job={job} onChanged={changed} />
+      </div>
       <Tabs
         label={`Views of ${job.name}`}
         chosen={shows.tab || (hasFailed(job.state) ? 'logs' : validates ? 'validation' : 'metrics')}

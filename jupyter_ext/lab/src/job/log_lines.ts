@@ -37,6 +37,30 @@ export function shown(line: ILogLine, number: number): ShownLine {
   return { number, line, text: text.slice(0, SHOWN), cut: text.length > SHOWN };
 }
 
+/** A row of the window on a log: a line, or a part of one that is wider than the window. */
+export interface Row {
+  readonly of: ShownLine;
+  readonly text: string;
+  readonly begins: boolean;
+  readonly ends: boolean;
+}
+
+/** The lines in rows of at most so many characters, broken at a blank where there is one in the second half of a row. */
+export function wrapped(lines: readonly ShownLine[], columns: number): Row[] {
+  const rows: Row[] = [];
+  for (const of of lines) {
+    let at = 0;
+    do {
+      const rest = of.text.length - at;
+      const blank = rest > columns ? of.text.lastIndexOf(' ', at + columns) : -1;
+      const to = rest <= columns ? of.text.length : blank > at + columns / 2 ? blank + 1 : at + columns;
+      rows.push({ of, text: of.text.slice(at, to), begins: at === 0, ends: to === of.text.length });
+      at = to;
+    } while (at < of.text.length);
+  }
+  return rows;
+}
+
 /** `old` and `more`, without the oldest beyond `KEPT`. */
 export function joined(old: readonly ShownLine[], more: readonly ShownLine[]): ShownLine[] {
   const all = old.concat(more);

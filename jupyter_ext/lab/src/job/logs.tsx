@@ -1,7 +1,7 @@
 /** The log of a job: whose lines, a search, following, and a window on as many lines as there are. */
 
 import { useEffect, useMemo, useRef, useState } from 'react';
-import type { ReactElement } from 'react';
+import type { ReactElement, RefObject } from 'react';
 
 import { Failure, Loading, Stale } from '../page/standing';
 import { Scroll } from '../page/scroll';
@@ -11,11 +11,14 @@ import type { IWorker } from '../views';
 
 import { useLog } from './log_feed';
 import type { LogChoice, LogFeed } from './log_feed';
-import { KEPT, matching, settled, speaker } from './log_lines';
-import type { ShownLine } from './log_lines';
+import { KEPT, matching, settled, speaker, wrapped } from './log_lines';
+import type { Row, ShownLine } from './log_lines';
 
 const HEIGHT = 18;
 const PIECE = 5000;
+/** Characters of a row that the speaker and the gaps take; see `logs.css`. */
+const SPEAKER = 14;
+const NARROWEST = 30;
 
 /** `workers` are those of now; those seen in the log are offered too. */
 export function Logs(props: {
@@ -30,6 +33,11 @@ export function Logs(props: {
   const [open, setOpen] = useState<ShownLine | null>(null);
   const feed = useLog(props.job, choice);
   const lines = useMemo(() => matching(feed.lines, wanted), [feed.lines, wanted]);
+  const probe = useRef<HTMLSpanElement>(null);
+  // The first line has the longest time: only times of other days have a date.
+  const time = lines[0] === undefined ? 0 : clock(lines[0].line.time).length;
+  const columns = Math.max(NARROWEST, useColumns(probe) - time - SPEAKER);
+  const rows = useMemo(() => wrapped(lines, columns), [lines, columns]);
   const numbers = useMemo(() => workerNumbers(props.workers, feed.lines), [props.workers, feed.lines]);
 
   const choose = (value: string): void => {
@@ -46,6 +54,7 @@ export function Logs(props: {
   const known = choice.worker === null || numbers.includes(choice.worker) ? numbers : [...numbers, choice.worker];
   return (
     <div className="jp-edt-logs">
+      <span ref={probe} className="jp-edt-log-probe" aria-hidden="true" />
       <div className="jp-edt-toolbar">
         <label>
           Lines of{' '}
@@ -96,12 +105,12 @@ export function Logs(props: {
       {lines.length > 0 && (
         <Scroll
           className="jp-edt-log"
-          count={lines.length}
+          count={rows.length}
           height={HEIGHT}
           label="Log"
           follow={follow}
           onFollow={setFollow}
-          row={index => <Line line={lines[index] as ShownLine} onOpen={setOpen} />}
+          row={index => <Line row={rows[index] as Row} time={time} onOpen={setOpen} />}
         />
       )}
       {open !== null && <Whole line={open} onClose={() => setOpen(null)} />}
@@ -109,23 +118,47 @@ export function Logs(props: {
   );
 }
 
-function Line(props: { line: ShownLine; onOpen: (line: ShownLine) => void }): ReactElement {
-  const { line } = props;
+/** Follow how many characters of the log's font fit beside each other, from a `probe` as wide as the log and as high as 10 of them are wide. */
+function useColumns(probe: RefObject<HTMLElement>): number {
+  const [columns, setColumns] = useState(100);
+  useEffect(() => {
+    const node = probe.current;
+    if (node === null) {
+      return;
+    }
+    const measure = (): void => {
+      const { width, height } = node.getBoundingClientRect();
+      if (width > 0 && height > 0) {
+        setColumns(Math.floor((10 * width) / height));
+      }
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(node);
+    return () => observer.disconnect();
+  }, [probe]);
+  return columns;
+}
+
+/** `time`: characters of the longest time. */
+function Line(props: { row: Row; time: number; onOpen: (line: ShownLine) => void }): ReactElement {
+  const { row } = props;
+  const line = row.of;
   return (
     <div className={`jp-edt-log-line${line.line.err ? ' jp-mod-err' : ''}`}>
-      <span className="jp-edt-log-time">{clock(line.line.time)}</span>
-      <span className="jp-edt-log-who">
-        {speaker(line.line)}
-        {line.line.err ? ' !' : ''}
+      <span className="jp-edt-log-time" style={{ width: `${props.time}ch` }}>
+        {row.begins && clock(line.line.time)}
       </span>
-      {line.cut && (
-        <button type="button" className="jp-edt-link" onClick={() => props.onOpen(line)}>
-          show all ({bytes(line.line.text.length)})
-        </button>
-      )}
+      <span className="jp-edt-log-who">
+        {row.begins && `${speaker(line.line)}${line.line.err ? ' !' : ''}`}
+      </span>
       <span className="jp-edt-log-text">
-        {line.text}
-        {line.cut ? ' …' : ''}
+        {row.text}
+        {row.ends && line.cut ? ' … ' : ''}
+        {row.ends && line.cut && (
+          <button type="button" className="jp-edt-link" onClick={() => props.onOpen(line)}>
+            show all ({bytes(line.line.text.length)})
+          </button>
+        )}
       </span>
     </div>
   );

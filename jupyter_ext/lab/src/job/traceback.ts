@@ -16,7 +16,7 @@ export interface Parts {
   readonly says: string;
   /** The last lines of the log, with the traceback in them and short paths; "" for none. */
   readonly log: string;
-  /** The innermost frame in the user's own code, null where the message has none. */
+  /** The innermost frame in the user's own code, else the `train()` call that the sentences name; null where there is neither. */
   readonly own: Frame | null;
   /** What Python says below the last frame, such as "ValueError: …". */
   readonly error: string;
@@ -24,6 +24,8 @@ export interface Parts {
 }
 
 const FRAME = /^\s*File "(.+)", line (\d+)/;
+/** The sentence about an error in a layer, which has no frame of the user's own; see `layer` in `edt_sdk/training/user/explanation.py`. */
+const CALLED = /train\(\) call in ([^\n]+), line (\d+)/;
 const LOG = /^(Last lines of [^\n]*|Traceback \(most recent call last\)):$/m;
 /** Below the folder of a job's results, the code that came in with it. */
 const CODE = '/_submitted_code/';
@@ -55,9 +57,14 @@ export function partsOf(message: string): Parts {
       error.push(line);
     }
   }
-  const own = frames.filter(frame => frame.own).at(-1) ?? null;
+  const own = frames.filter(frame => frame.own).at(-1) ?? called(says);
   const log = whole.trim().replace(PLACE, '"');
   return { says, log, own, error: error.join('\n').trim(), frames: frames.length };
+}
+
+function called(says: string): Frame | null {
+  const [, file = '', line = '0'] = CALLED.exec(says) ?? [];
+  return file === '' ? null : { file, line: Number(line), text: [], own: true };
 }
 
 /** The line of source that a frame shows; "" where Python knew none. */

@@ -6,7 +6,7 @@ import type { IWhatIf } from './answers';
 
 const MOST = 4;
 
-/** "This job 2 → 3 slots, digits 2 → 1; it would end at about 14:20 rather than 14:32." */
+/** "This job 2 → 3 slots, digits 2 → 1; It would end at about 14:20; as things are, at about 14:32." */
 export function whatIfText(answer: IWhatIf, now: number): string {
   const mine = answer.shares.find(share => share.job === answer.job);
   const others = answer.shares.filter(share => share.job !== answer.job && share.now !== share.then);
@@ -39,9 +39,7 @@ function end(answer: IWhatIf, now: number): string {
     return '';
   }
   const then = clock(answer.ends_then, now);
-  // Half a minute is nothing a forecast can tell apart.
-  if (answer.ends_now === null || Math.abs(answer.ends_now - answer.ends_then) < 30) {
-    return `It would end at about ${then}`;
-  }
-  return `It would end at about ${then} rather than ${clock(answer.ends_now, now)}`;
+  return answer.ends_now === null
+    ? `It would end at about ${then}`
+    : `It would end at about ${then}; as things are, at about ${clock(answer.ends_now, now)}`;
 }

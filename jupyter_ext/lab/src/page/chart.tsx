@@ -9,7 +9,7 @@ import type { ReactElement } from 'react';
 import uPlot from 'uplot';
 
 import { useDark } from '../picture_image';
-import { figure } from '../words';
+import { figure, lossFigure } from '../words';
 import type { ICurve } from '../views';
 
 import { lowest, table } from './curves';
@@ -176,7 +176,7 @@ function options(
     stroke: line.colour,
     width: line.width,
     alpha: line.faint === true ? 0.35 : 1,
-    value: (_, value) => figure(value),
+    value: (_, value) => lossFigure(value),
     ...(line.dash === undefined ? {} : { dash: [...line.dash] }),
     ...(line.width > 0 ? {} : { paths: () => null, fill: line.colour }),
     // Without `show` the library draws them where there is room.

@@ -1,5 +1,5 @@
 /** The side panel: the machine's last hours on top, and the jobs below, mine or everybody's. */
-import { useEffect, useMemo, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 
 import { CommandIDs, type Commands } from '../commands';
 import { useJobs } from '../hooks';
@@ -16,7 +16,7 @@ import { ALL_OF_MINE, chosen, CHIPS, counts, type IChoice } from './filters';
 import { Row, ROW_HEIGHT } from './row';
 import { Listbox } from './listbox';
 
-const TIMELINE_EVERY_MS = 15_000;
+const TIMELINE_EVERY_MS = 5_000;
 const QUOTAS_EVERY_MS = 60_000;
 
 export interface IPanelProps {
@@ -164,20 +164,25 @@ function Machine({ jobs, visible }: { jobs: Jobs; visible: boolean }): JSX.Eleme
     if (!visible) {
       return;
     }
+    // At once too: what was drawn before the panel was closed is old.
+    setBeat(n => n + 1);
     const timer = setInterval(() => !document.hidden && setBeat(n => n + 1), TIMELINE_EVERY_MS);
     return () => clearInterval(timer);
   }, [visible]);
+  const version = useRef('');
   const cluster = jobs.cluster;
   if (!cluster) {
     return null;
   }
+  if (visible) {
+    version.current = `${beat} ${cluster.jobs.map(job => `${job.id}:${job.held}:${job.leaving}`).join()}`;
+  }
   const total = cluster.slots.length;
   const free = total - cluster.slots.filter(slot => slot.job !== null).length;
-  const held = cluster.jobs.map(job => `${job.id}:${job.held}`).join();
   const says = total ? `${free} of ${total} slots are free` : 'The server offers no slots';
   return (
     <div className="jp-edt-machine">
-      <PictureImage api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={`${beat} ${held}`} instead={null} />
+      <PictureImage api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={version.current} instead={null} />
       <div>{[says, ...demandWords(cluster.jobs)].join(', ')}.</div>
     </div>
   );

@@ -20,7 +20,8 @@ export interface Place {
  * Find the file to mend, null when it is not among the server's files.
  *
  * A job that was submitted from this browser has a known `source`. A kernel packs a folder without a word to the server, so
- * for its jobs the folders beside the open documents are tried, and taken where the line is the one that failed.
+ * for its jobs the folders beside the open documents are tried, and taken where the line is the one that failed. A `train()`
+ * call has no source in the message, so that a line with such a call is taken.
  */
 export async function placeOf(
   job: IJobView,
@@ -29,9 +30,12 @@ export async function placeOf(
   contents: Contents.IManager
 ): Promise<Place | null> {
   const { own } = partsOf(job.message);
-  const frame: Pick<Frame, 'file' | 'line'> = own ?? { file: job.main, line: 0 };
+  // A `train()` call is named without its folder.
+  const called = own?.text.length === 0;
+  const main = called && PathExt.basename(job.main) === own?.file;
+  const frame: Pick<Frame, 'file' | 'line'> = own === null || main ? { file: job.main, line: own?.line ?? 0 } : own;
   if (/\.(py|ipynb)$/.test(source)) {
-    const itself = source.endsWith('.py') && PathExt.basename(source) === frame.file;
+    const itself = source.endsWith('.py') && PathExt.basename(source) === PathExt.basename(frame.file);
     return { source, path: source, line: itself ? frame.line : 0 };
   }
   const sources = folders.flatMap(folder => [PathExt.join(folder, job.name), folder]);
@@ -39,7 +43,8 @@ export async function placeOf(
     const path = PathExt.join(folder, frame.file);
     const model = await contents.get(path, { type: 'file', format: 'text', content: true }).catch(() => null);
     const lines = typeof model?.content === 'string' ? model.content.split('\n') : null;
-    const same = own !== null && lines?.[own.line - 1]?.trim() === sourceOf(own);
+    const there = own === null ? undefined : lines?.[own.line - 1]?.trim();
+    const same = own !== null && (there === sourceOf(own) || (called && there?.includes('train(') === true));
     if (lines !== null && (same || source !== '')) {
       return { source: folder, path, line: frame.line };
     }

@@ -153,8 +153,16 @@ export const train: JupyterFrontEndPlugin<void> = {
         const kept = sourceOf(baseUrl, job.id);
         const place = await placeOf(job, kept?.source ?? '', folders(), contents);
         if (place === null) {
-          const note = `The folder that ${job.name} was submitted from is not among the open ones. Submit its code as it is, or choose “from the file browser” under Code.`;
+          const where = kept?.source ? `in ${kept.source}` : 'next to the open documents';
+          const missing = `The code of ${job.name} as it was submitted was not found ${where}.`;
+          if (args['look'] === true) {
+            return Notification.warning(`${missing} Open its folder, or a notebook beside it, and try again.`, { autoClose: 10_000 });
+          }
+          const note = `${missing} Submit its code as the server has kept it, or choose “from the file browser” under Code.`;
           return open(`clone-${job.id}`, cloneOf(job), note);
+        }
+        if (args['look'] === true) {
+          return openAt(app, place);
         }
         const { source, path, line } = place;
         const where = line > 0 ? `${path}, line ${line}` : path;
