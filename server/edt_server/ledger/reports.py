@@ -33,6 +33,8 @@ def take(change: Change, job: str, numbered: control.Numbered, progress: JobProg
         raise Conflict(f"Report {numbered.number} of job {job} came after report {row.last_report}.", job=job)
     if not row.state.final:
         _record(change, job, row.state, numbered.report, numbered.time)
+    if isinstance(numbered.report, control.JobEnded):
+        progress = numbered.report.progress or progress
     changes = {} if progress is None else {"progress": progress}
     change.tx.update_job(job, last_report=numbered.number, **changes)
     return True
