@@ -479,7 +479,7 @@ class Client(CatalogueClient, PlanClient):
         )
 
     def monitor(self) -> Monitor:
-        """Watch all jobs live: a widget in a notebook, a line in a terminal. Ends when no job is active."""
+        """Watch all of your jobs live: a widget in a notebook, a line in a terminal. Ends when no job is active."""
         from edt_sdk.monitor import ClientMonitor
 
         return ClientMonitor(self._connection).show()
