@@ -386,6 +386,7 @@ class Client(CatalogueClient, PlanClient):
         found = [each for each in mine if each.name == job]
         found = found or [each for each in mine if each.id.startswith(job) or each.name.startswith(job)]
         if not found:
+            unknown.hint = did_you_mean(job, [name for each in mine for name in (each.name, each.id)]) or unknown.hint
             raise unknown
         if len(found) > 1:
             raise InvalidRequest(

@@ -136,7 +136,11 @@ class OneLineParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         # argparse lists all choices, which is right for an option and too much for verbs.
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            self.error(f"there is no `{self.prog} {value}`. {did_you_mean(value, action.choices, str)}".rstrip())
+            # What is no verb may be a setting.
+            has = [verb.prog for verb in action.choices.values() if f"--{value}" in verb._option_string_actions]
+            option = f"--{value} is an option of {', '.join(f'`{each}`' for each in has)}." if has else ""
+            meant = did_you_mean(value, action.choices, str) or option
+            self.error(f"there is no `{self.prog} {value}`. {meant}".rstrip())
         super()._check_value(action, value)
 
 
