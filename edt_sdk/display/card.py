@@ -17,7 +17,7 @@ from edt_sdk.formatting.number_words import figures, stamp
 from edt_sdk.formatting.tables import GREY, left_out, note
 from edt_sdk.pictures.parts.card_pictures import curve, progress_bar
 from edt_sdk.pictures.parts.paper import image
-from edt_sdk.schemas.job import JobState, JobView
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobState, JobView
 
 # The MIME type from which our front end shows the current state of the job without a kernel.
 MIME = "application/vnd.edt.job+json"
@@ -41,10 +41,16 @@ LOOKS: dict[JobState, tuple[str, str]] = {
 
 def sentence(view: JobView) -> str:
     """Return the job in one line that can be read aloud."""
-    text = _line(view, f"Job {view.id} ({view.name})", f"{view.slots} of at most {view.max_workers} slots")
+    text = _line(view, f"Job {view.id} ({view.name})", _slots(view))
     if why := why_words(view):
         text += f" — {why}"
     return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def _slots(view: JobView) -> str:
+    # Only a priority that was chosen: the default would lengthen every line.
+    chosen = "" if view.priority == DEFAULT_PRIORITY else f", priority {view.priority}"
+    return f"{view.slots} of at most {view.max_workers} slots{chosen}"
 
 
 def short_line(view: JobView, *, ended_why: bool = True) -> str:
@@ -120,9 +126,9 @@ def state_html(view: JobView, *, grey: bool = False) -> str:
 
 def facts_html(view: JobView) -> str:
     """Return slots and progress, and below them the reason for the state."""
-    slots = "" if view.state.final else f"{view.slots} of at most {view.max_workers} slots · "
+    slots = "" if view.state.final else f"{_slots(view)}, "
     why = why_words(view)
-    text = slots + (progress_words(view).replace(", ", " · ") or "no update yet")
+    text = (slots + (progress_words(view) or "no update yet")).replace(", ", " · ")
     return escape(text) + (f"<br/>{escape(why)}" if why else "")
 
 

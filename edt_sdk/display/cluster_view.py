@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from edt_sdk.display.jobs_text import DROPPED
-from edt_sdk.formatting.tables import html_table, text_table
+from edt_sdk.formatting.tables import html_table, text_table, with_sentences
 
 Answer = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -68,12 +68,8 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
     parts += _elsewhere(answer)
     if answer["jobs"]:
         rows = [_job(job, letters) for job in answer["jobs"]]
-        head, *lines = text_table(_JOB_HEAD, rows, width=width, dropped=DROPPED).split("\n")
-        told = [head]
-        for job, line in zip(answer["jobs"], lines, strict=True):
-            told.append(line)
-            told += textwrap.wrap(job["reason"], width, initial_indent="   ", subsequent_indent="   ")
-        parts.append("\n".join(told))
+        table = text_table(_JOB_HEAD, rows, width=width, dropped=DROPPED)
+        parts.append(with_sentences(table, [job["reason"] for job in answer["jobs"]], width))
     else:
         parts.append("No jobs.")
     parts.append(f"Threads per slot: {answer['threads_per_slot']}")

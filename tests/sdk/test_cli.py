@@ -143,6 +143,10 @@ def test_a_failure_is_printed_once(edt, peer, view):
         (("sumbit", "."), "there is no `edt sumbit`. Did you mean submit? See: edt --help"),
         (("group", "creat", "a"), "there is no `edt group creat`. Did you mean create? See: edt group --help"),
         (("frobnicate",), "there is no `edt frobnicate`. See: edt --help"),
+        (
+            ("priority", "a", "3"),
+            "there is no `edt priority`. --priority is an option of `edt submit`, `edt clone`, `edt",
+        ),
         (("list", "more"), "unrecognized arguments: more. See: edt list --help"),
         (("submit", ".", "--mode", "exat"), "(choose from 'exact', 'fast'). See: edt submit --help"),
         (("submit", ".", "--framework", "pytorch"), "There is no framework 'pytorch'. Did you mean 'PyTorch'?"),
@@ -229,6 +233,23 @@ def test_list_and_get(edt, peer, view):
     done = edt("list")
     assert (done.stdout, done.returncode) == ("", 0)
     assert "edt submit" in done.stderr
+
+
+def test_a_misspelled_job_is_answered_with_the_nearest(edt, peer, view):
+    peer.on("GET", "jobs", {"jobs": [view(id="first-erpxqa", name="first"), view(id="other-abcdef", name="other")]})
+    for wrong, meant in (("frist", "first"), ("first-erpxqe", "first-erpxqa")):
+        peer.on("GET", f"jobs/{wrong}", lambda _: (404, {"message": "There is no such job.", "code": "not_found"}))
+        done = edt("update", wrong, "--priority=3")
+        assert (done.returncode, done.stderr) == (2, f"edt: There is no such job. Did you mean {meant!r}?\n")
+
+
+def test_an_update_confirms_what_it_changed(edt, peer, view):
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("PATCH", "jobs/edt-1", view(priority=10000))
+    done = edt("update", "edt-1", "--priority", 10000)
+    said, job = done.stdout.splitlines()
+    assert said == "Changed: priority 10000 (was 5000)."
+    assert job.startswith("Job edt-1 (digits)")
 
 
 def test_suspend_and_resume_show_the_job(edt, peer, view):
