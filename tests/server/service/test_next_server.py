@@ -7,6 +7,7 @@ import dataclasses
 import os
 import signal
 import textwrap
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.supervision import Supervision
+from edt_server.ledger import recovery
 from edt_server.supervisor.journal import read_journal
 from edt_server.system.processes import is_alive, send_signal
 from tests.packages import packed
@@ -113,6 +115,24 @@ async def test_the_last_progress_of_a_job_that_ended_without_a_server_is_kept(se
             await until_async(lambda: not is_alive(row.supervisor), "the supervisor's end")
             progress = (await service.job("ann", job)).progress
     assert (progress.update, progress.total_updates) == (30, 30)
+
+
+async def test_a_supervisor_that_waits_for_the_next_server_is_not_refused(settings, package, caplog, monkeypatch):
+    """Its key is admitted before the next server listens, however long that server reads its store."""
+    read = recovery.stop_requests
+
+    def late(*args):
+        time.sleep(2.5)  # a supervisor tries to connect every second at least
+        return read(*args)
+
+    async with cleaned(settings):
+        async with running(settings) as service:
+            job = (await service.submit("ann", spec(), package)).id
+            await driver_pid(service, job)
+        monkeypatch.setattr(recovery, "stop_requests", late)
+        async with running(settings) as service:
+            await until_async(lambda: job in service._supervision._greeted, "the supervisor's hello")
+        assert "unknown key refused" not in caplog.text
 
 
 async def test_a_server_that_died_before_it_started_the_job_starts_it(settings, package, monkeypatch):
