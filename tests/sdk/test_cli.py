@@ -171,7 +171,8 @@ def test_no_server(edt):
     done = edt("list", server=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("edt: No jupyter-edt server found")
-    assert "jupyter edt" in done.stderr
+    assert " lab, or jupyter edt" in done.stderr
+    assert "Trainings go on without it." in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
