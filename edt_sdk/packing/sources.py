@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pathspec
@@ -31,6 +32,7 @@ _ENVIRONMENT = "pyvenv.cfg"
 # Jobs have the installed package. A copy from a checkout would shadow it.
 _NEVER = frozenset({"edt_sdk"})
 HELPERS = ("edtcallback.py", "elog.py", "emetrics.py")
+_HELPED = re.compile(rb"\b(?:edtcallback|elog|emetrics)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class SourceFile:
     content: Path | bytes
     size: int
     executable: bool = False
+    # An added file that no script of the source names. It is not listed.
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,11 @@ class Collected:
     main: str
     files: tuple[SourceFile, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> tuple[SourceFile, ...]:
+        """Return the files to show to people: all but added helpers that the code does not use."""
+        return tuple(file for file in self.files if not file.spare)
 
     @property
     def size(self) -> int:
@@ -200,9 +209,20 @@ def _with_helpers(collected: Collected) -> Collected:
     """Add the modules that WMLA's model folders expect. A folder's own copy wins, and a build may have none."""
     own = {file.name for file in collected.files}
     folder = Path(__file__).parents[1] / "compat" / "job"
-    helpers = [_entry(folder / name, name) for name in HELPERS if name not in own and (folder / name).is_file()]
+    spare = not any(_HELPED.search(_text(file)) for file in collected.files if file.name.endswith(".py"))
+    added = [_entry(folder / name, name) for name in HELPERS if name not in own and (folder / name).is_file()]
+    helpers = [replace(file, spare=spare) for file in added]
     files = sorted((*collected.files, *helpers), key=lambda file: file.name)
     return Collected(collected.name, collected.main, tuple(files), collected.notes)
+
+
+def _text(file: SourceFile) -> bytes:
+    if isinstance(file.content, bytes):
+        return file.content
+    try:
+        return file.content.read_bytes()
+    except OSError:
+        return b""  # packing reports it
 
 
 def helper_notes(names: Iterable[str]) -> tuple[str, ...]:
