@@ -18,6 +18,7 @@ from edt_sdk.schemas.errors import PackageError
 
 NOT_RUN = "# not run in a job: "
 _FUTURE = re.compile(r"^from __future__ import [\w, ]+$", re.MULTILINE)
+_CLIENT = re.compile(r"^\s*(\w+)\s*=\s*(?:\w+\.)?Client\(", re.MULTILINE)
 # Cell magics with a body of Python that a script can run unchanged.
 _TRANSPARENT = frozenset({"time", "capture", "prun", "timeit"})
 _LINE = re.compile(
@@ -43,6 +44,9 @@ def script_from_cells(cells: Iterable[str]) -> tuple[str, tuple[str, ...]]:
             pieces.append(text.rstrip("\n") + "\n")
     if not pieces:
         raise PackageError("The cells contain no code.", field="source")
+    clients = "|".join(dict.fromkeys(name for piece in pieces for name in _CLIENT.findall(piece)))
+    if clients and any(re.search(rf"^[^#\n]*\b(?:{clients})\.submit\(", piece, re.MULTILINE) for piece in pieces):
+        notes.append("its cells call submit(), so that the job would submit jobs: give the cells of the training a tag")
     return "\n\n".join(_future_first(pieces)), tuple(notes)
 
 

@@ -94,3 +94,11 @@ def test_the_cells_of_a_tag(tmp_path):
     assert cells_of(path, "edt") == ["b\nc"]
     with pytest.raises(PackageError, match=r"No code cell of n\.ipynb has the tag 'other'"):
         cells_of(path, "other")
+
+
+def test_cells_that_submit_jobs_are_remarked():
+    """As the notebook of the first hour, of which the button *Train* takes all cells."""
+    cells = ["from edt_sdk import Client", "mine = Client()  # finds it", "job = mine.submit('digits')"]
+    assert [note for note in script_from_cells(cells)[1] if "would submit jobs" in note]
+    for harmless in (["pool.submit(work)"], [*cells[:2], "# mine.submit('digits')"], cells[:2]):
+        assert script_from_cells(harmless)[1] == ()
