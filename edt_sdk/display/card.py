@@ -42,7 +42,7 @@ LOOKS: dict[JobState, tuple[str, str]] = {
 def sentence(view: JobView) -> str:
     """Return the job in one line that can be read aloud."""
     text = _line(view, f"Job {view.id} ({view.name})", _slots(view))
-    if why := why_words(view):
+    if why := "" if _stopped_by(view) else why_words(view):
         text += f" — {why}"
     return text if text.endswith((".", "!", "?")) else text + "."
 
@@ -59,13 +59,19 @@ def short_line(view: JobView, *, ended_why: bool = True) -> str:
     explained = (
         ended_why if view.state.final else not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
     )
-    why = why_words(view) if explained else ""
+    why = why_words(view) if explained and not _stopped_by(view) else ""
     return text + (f" — {why}" if why else "")
 
 
 def _line(view: JobView, name: str, slots: str) -> str:
-    parts = [f"{name}: {view.state.word}", "" if view.state.final else slots, progress_words(view)]
+    parts = [f"{name}: {view.state.word}{_stopped_by(view)}", "" if view.state.final else slots, progress_words(view)]
     return ", ".join(filter(None, parts))
+
+
+def _stopped_by(view: JobView) -> str:
+    """Return " by ann" for a job that ann stopped, so that "stopped" is there once. "" for any other end."""
+    by_user = view.state is JobState.KILLED and view.message.startswith("Stopped by ")
+    return view.message.removeprefix("Stopped").rstrip(".") if by_user else ""
 
 
 def progress_words(view: JobView) -> str:
