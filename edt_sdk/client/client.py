@@ -233,8 +233,8 @@ class Client(CatalogueClient, PlanClient):
         return PackagePreview(
             name=spec.name,
             main=spec.main,
-            files=tuple(PackedFile(name=file.name, size=file.size) for file in collected.files),
-            size=collected.size,
+            files=tuple(PackedFile(name=file.name, size=file.size) for file in collected.listed),
+            size=sum(file.size for file in collected.listed),
             notes=collected.notes,
             forecast=self._foretold(spec),
         )

@@ -64,7 +64,7 @@ def test_a_dry_run_lists_the_files_and_the_forecast_and_submits_nothing(edt, pee
     done = edt("submit", folder, "--dry-run", "--max-workers", 4)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("Would pack 5 files, ")
+    assert lines[0].startswith("Would pack 2 files, ")
     assert [line.split() for line in lines if "big.bin" in line or "train.py" in line] == [
         ["big.bin", "3.0", "kB"],
         ["train.py", "13", "B", "←", "main"],
@@ -142,6 +142,7 @@ def test_a_failure_is_printed_once(edt, peer, view):
         (("update", "edt-1", "--prority=3"), "--prority. Did you mean --priority? See: edt update --help"),
         (("sumbit", "."), "there is no `edt sumbit`. Did you mean submit? See: edt --help"),
         (("group", "creat", "a"), "there is no `edt group creat`. Did you mean create? See: edt group --help"),
+        (("submit", ".", "--max-worker", "2"), "--max-worker. Did you mean --max-workers? See: edt submit --help"),
         (("frobnicate",), "there is no `edt frobnicate`. See: edt --help"),
         (
             ("priority", "a", "3"),
@@ -376,6 +377,9 @@ def test_tab_offers_verbs_options_and_what_the_server_knows(offered, peer, view)
     assert offered("edt get quick") == ["quickstart"]
     assert offered("edt get ") == ["quickstart", "same-1", "same-2"]
     assert offered("edt stop quickstart sa") == ["same-1", "same-2"]
+    jobs.append(view(id="over-1", name="over", state=JobState.FINISHED))
+    assert offered("edt get ov") == ["over"]
+    assert offered("edt update ov") == offered("edt stop ov") == []
     assert offered("edt update quickstart --inst") == ["--instance-group"]
     assert offered("edt update quickstart --instance-group n") == ["night"]
     assert offered("edt group update ni") == ["night"]
