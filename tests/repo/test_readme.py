@@ -9,7 +9,7 @@ import sys
 from edt_sdk.testing import LocalServer
 
 MOST_WORDS = 700
-EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"^```(?:text|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def test_the_readme_is_short(root):
