@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 2.0
 _NEWEST = 200
+# Verbs that an ended job refuses, and `update`, which changes only its notes and tags.
+_FOR_LIVING = ("update", "what-if", "stop", "suspend")
 _SHELLS = ("bash", "zsh", "fish")
 
 
@@ -62,6 +64,8 @@ def _values_of(words: list[str], dest: str) -> Callable[..., list[str]] | None:
     if dest == "name":
         # A new thing gets a new name.
         return None if words[-1] in ("add", "create") else _NAMED.get(words[1])
+    if dest in ("id", "ids") and words[-1] in _FOR_LIVING:
+        return _asked(_living)
     if dest == "words":
         return _asked(_pictured) if words[-1] == "picture" else None
     return _VALUES.get(dest)
@@ -88,12 +92,17 @@ def _names(path: str, key: str) -> Callable[[Connection], Iterable[str]]:
     return lambda server: [each["name"] for each in server.json("GET", path)[key]]
 
 
-def _jobs(server: Connection) -> list[str]:
-    """Return the names that only one of the newest jobs has, and the ids of all of them."""
+def _jobs(server: Connection, *, ended: bool = True) -> list[str]:
+    """Return the newest jobs, each by its name where no other has that, else by its id."""
     jobs = server.json("GET", "jobs", params={"limit": _NEWEST})["jobs"]
     names = [job["name"] for job in jobs]
+    shown = [job for job in jobs if ended or not JobState(job["state"]).final]
     # A name that is the beginning of its id would only stop the completion in the middle.
-    return [job["id"] if names.count(job["name"]) > 1 else job["name"] for job in jobs]
+    return [job["id"] if names.count(job["name"]) > 1 else job["name"] for job in shown]
+
+
+def _living(server: Connection) -> list[str]:
+    return _jobs(server, ended=False)
 
 
 def _pictured(server: Connection) -> list[str]:

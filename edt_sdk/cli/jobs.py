@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, show
-from edt_sdk.display.jobs_text import LISTED, jobs_text, sheet
+from edt_sdk.display.jobs_text import LISTED, changes_text, jobs_text, sheet
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume
@@ -82,7 +82,10 @@ def _known(ask: Callable[[], Sequence[Mapping[str, Any]]]) -> Sequence[Mapping[s
 
 
 def _run_update(arguments: argparse.Namespace) -> None:
-    print(job(arguments).update(**given(arguments, JobPatch.__struct_fields__)))
+    found = job(arguments)
+    before = found.view
+    found.update(**given(arguments, JobPatch.__struct_fields__))
+    print(f"Changed: {changes_text(before, found.view)}.", found, sep="\n")
 
 
 def _run_what_if(arguments: argparse.Namespace) -> None:

@@ -233,8 +233,8 @@ class Client(CatalogueClient, PlanClient):
         return PackagePreview(
             name=spec.name,
             main=spec.main,
-            files=tuple(PackedFile(name=file.name, size=file.size) for file in collected.files),
-            size=collected.size,
+            files=tuple(PackedFile(name=file.name, size=file.size) for file in collected.listed),
+            size=sum(file.size for file in collected.listed),
             notes=collected.notes,
             forecast=self._foretold(spec),
         )
@@ -386,6 +386,7 @@ class Client(CatalogueClient, PlanClient):
         found = [each for each in mine if each.name == job]
         found = found or [each for each in mine if each.id.startswith(job) or each.name.startswith(job)]
         if not found:
+            unknown.hint = did_you_mean(job, [name for each in mine for name in (each.name, each.id)]) or unknown.hint
             raise unknown
         if len(found) > 1:
             raise InvalidRequest(
@@ -479,7 +480,7 @@ class Client(CatalogueClient, PlanClient):
         )
 
     def monitor(self) -> Monitor:
-        """Watch all jobs live: a widget in a notebook, a line in a terminal. Ends when no job is active."""
+        """Watch all of your jobs live: a widget in a notebook, a line in a terminal. Ends when no job is active."""
         from edt_sdk.monitor import ClientMonitor
 
         return ClientMonitor(self._connection).show()

@@ -274,7 +274,9 @@ class Job:
     def story(self) -> Story:
         """Return the events of the job, oldest first. The repr is their text."""
         pages = self._pages("events", "events", {})
-        return Story(event for page in pages for event in msgspec.convert(page, list[Event]))
+        # A report that a later server took has the time it was written at, which is before that server's own events.
+        events = (event for page in pages for event in msgspec.convert(page, list[Event]))
+        return Story(sorted(events, key=lambda event: event.time))
 
     def timeline(self, *, since: When = None, until: When = None, points: int | None = None) -> Timeline:
         """Return how many slots it and its neighbours held, when and why. See `Client.timeline`."""

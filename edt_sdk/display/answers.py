@@ -14,7 +14,10 @@ class WhatIfAnswer(WhatIf, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         rows = [(each.job, each.name, each.now, each.then) for each in self.shares]
         shown = text_table(("JOB", "NAME", "NOW", "THEN"), rows)
-        return "\n".join(filter(None, (shown, self._ends(), self.reason.text if self.reason else "")))
+        why = self.reason.text if self.reason else ""
+        if self.shares and all(each.now == each.then for each in self.shares):
+            why = "No slot would change its job now: " + (why or "this one has all it can use.")
+        return "\n".join(filter(None, (shown, self._ends(), why)))
 
     def _ends(self) -> str:
         if self.ends_now is None and self.ends_then is None:

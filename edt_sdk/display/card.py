@@ -17,7 +17,7 @@ from edt_sdk.formatting.number_words import figures, stamp
 from edt_sdk.formatting.tables import GREY, left_out, note
 from edt_sdk.pictures.parts.card_pictures import curve, progress_bar
 from edt_sdk.pictures.parts.paper import image
-from edt_sdk.schemas.job import JobState, JobView
+from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobState, JobView
 
 # The MIME type from which our front end shows the current state of the job without a kernel.
 MIME = "application/vnd.edt.job+json"
@@ -41,10 +41,16 @@ LOOKS: dict[JobState, tuple[str, str]] = {
 
 def sentence(view: JobView) -> str:
     """Return the job in one line that can be read aloud."""
-    text = _line(view, f"Job {view.id} ({view.name})", f"{view.slots} of at most {view.max_workers} slots")
-    if why := why_words(view):
+    text = _line(view, f"Job {view.id} ({view.name})", _slots(view))
+    if why := "" if _stopped_by(view) else why_words(view):
         text += f" — {why}"
     return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def _slots(view: JobView) -> str:
+    # Only a priority that was chosen: the default would lengthen every line.
+    chosen = "" if view.priority == DEFAULT_PRIORITY else f", priority {view.priority}"
+    return f"{view.slots} of at most {view.max_workers} slots{chosen}"
 
 
 def short_line(view: JobView, *, ended_why: bool = True) -> str:
@@ -53,13 +59,19 @@ def short_line(view: JobView, *, ended_why: bool = True) -> str:
     explained = (
         ended_why if view.state.final else not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
     )
-    why = why_words(view) if explained else ""
+    why = why_words(view) if explained and not _stopped_by(view) else ""
     return text + (f" — {why}" if why else "")
 
 
 def _line(view: JobView, name: str, slots: str) -> str:
-    parts = [f"{name}: {view.state.word}", "" if view.state.final else slots, progress_words(view)]
+    parts = [f"{name}: {view.state.word}{_stopped_by(view)}", "" if view.state.final else slots, progress_words(view)]
     return ", ".join(filter(None, parts))
+
+
+def _stopped_by(view: JobView) -> str:
+    """Return " by ann" for a job that ann stopped, so that "stopped" is there once. "" for any other end."""
+    by_user = view.state is JobState.KILLED and view.message.startswith("Stopped by ")
+    return view.message.removeprefix("Stopped").rstrip(".") if by_user else ""
 
 
 def progress_words(view: JobView) -> str:
@@ -122,9 +134,9 @@ def state_html(view: JobView, *, grey: bool = False) -> str:
 
 def facts_html(view: JobView) -> str:
     """Return slots and progress, and below them the reason for the state."""
-    slots = "" if view.state.final else f"{view.slots} of at most {view.max_workers} slots · "
+    slots = "" if view.state.final else f"{_slots(view)}, "
     why = why_words(view)
-    text = slots + (progress_words(view).replace(", ", " · ") or "no update yet")
+    text = (slots + (progress_words(view) or "no update yet")).replace(", ", " · ")
     return escape(text) + (f"<br/>{escape(why)}" if why else "")
 
 

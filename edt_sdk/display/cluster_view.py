@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from edt_sdk.display.jobs_text import DROPPED
-from edt_sdk.formatting.tables import html_table, text_table
+from edt_sdk.formatting.tables import html_table, text_table, with_sentences
 
 Answer = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -68,12 +68,8 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
     parts += _elsewhere(answer)
     if answer["jobs"]:
         rows = [_job(job, letters) for job in answer["jobs"]]
-        head, *lines = text_table(_JOB_HEAD, rows, width=width, dropped=DROPPED).split("\n")
-        told = [head]
-        for job, line in zip(answer["jobs"], lines, strict=True):
-            told.append(line)
-            told += textwrap.wrap(job["reason"], width, initial_indent="   ", subsequent_indent="   ")
-        parts.append("\n".join(told))
+        table = text_table(_JOB_HEAD, rows, width=width, dropped=DROPPED)
+        parts.append(with_sentences(table, [job["reason"] for job in answer["jobs"]], width))
     else:
         parts.append("No jobs.")
     parts.append(f"Threads per slot: {answer['threads_per_slot']}")
@@ -92,6 +88,9 @@ def _slot_lines(answer: Answer, resource: Answer, letters: Mapping[str, str]) ->
 
 def _rows(answer: Answer, resource: str) -> list[tuple[object, ...]]:
     """Return the groups over a resource group, each below its parent."""
+    # A single group shares with nobody, so that its row would only repeat the slots and the jobs.
+    if len(answer["groups"]) < 2:
+        return []
     groups = [group for group in answer["groups"] if group["resource_group"] == resource]
     return [_group(group, depth) for group, depth in _tree(groups, "", 0)]
 
@@ -129,7 +128,10 @@ def _whom(slots: Mapping[str, int], word: str) -> str:
 
 def _job(job: Answer, letters: Mapping[str, str]) -> tuple[object, ...]:
     leaving = f", leaves {job['leaving']}" if job["leaving"] else ""
-    held = f"{job['held']} of {job['asked']}" if job["asked"] else f"{job['held']}"
+    # What it may have at most, as `edt list` shows it: before its training begins it asks for one slot. A server of an
+    # earlier version has only that.
+    most = job.get("max_workers", job["asked"])
+    held = f"{job['held']} of {most}" if job["asked"] else f"{job['held']}"
     letter = letters.get(job["id"], "")
     return letter, job["id"], job["name"], job["owner"], job["group"], job["priority"], held + leaving
 

@@ -13,16 +13,16 @@ from typing import Any
 from edt_sdk.display.card import done_share, progress_words, why_words
 from edt_sdk.formatting.control_characters import one_line
 from edt_sdk.formatting.number_words import duration, stamp
-from edt_sdk.formatting.tables import text_table
+from edt_sdk.formatting.tables import text_table, with_sentences
 from edt_sdk.formatting.text_chart import bar
-from edt_sdk.schemas.job import JobState, JobView
+from edt_sdk.schemas.job import JobPatch, JobState, JobView
 
 _BAR = 10
 _LABEL = 12
 _MOST_WORKERS = 8
 _PER_CENT = "{:.0f} %"
 # From the first to go to the last when a terminal is narrow.
-DROPPED = ("OWNER", "PRIORITY", "TAGS", "ARGS", "ACCURACY", "SAMPLES/S", "AGE", "NAME", "WHY", "LOSS", "DONE")
+DROPPED = ("OWNER", "PRIORITY", "TAGS", "ARGS", "ACCURACY", "SAMPLES/S", "AGE", "NAME", "LOSS", "DONE")
 
 
 def _percent(view: JobView) -> str:
@@ -55,7 +55,7 @@ def _speed(view: JobView) -> str:
 
 
 def _why(view: JobView) -> str:
-    return " ".join(why_words(view).split()) or "-"
+    return " ".join(why_words(view).split())
 
 
 _CELLS: dict[str, Callable[[JobView, float], object]] = {
@@ -73,7 +73,7 @@ _CELLS: dict[str, Callable[[JobView, float], object]] = {
     "SAMPLES/S": lambda view, now: _speed(view),
     "ARGS": lambda view, now: shlex.join(view.args) or "-",
     "TAGS": lambda view, now: ", ".join(view.tags) or "-",
-    "WHY": lambda view, now: _why(view),
+    "WHY": lambda view, now: _why(view) or "-",
 }
 LISTED = (
     *("ID", "NAME", "STATE", "SLOTS", "DONE", "PRIORITY", "OWNER"),
@@ -97,17 +97,37 @@ def jobs_text(
         columns: heads of the columns, such as `LISTED` or `WATCHED`.
         now: the time, seconds since the epoch.
         width: columns of the terminal, into which the table is made to fit: columns without a value go first, then
-            those of `DROPPED`. None for the whole table, the same for any terminal.
+            those of `DROPPED`. WHY is a sentence below its job then. None for the whole table, the same for any
+            terminal.
         letters: the letter of each job in a bar of slots, for a first column.
     """
     rows = [[_CELLS[column](view, now) for column in columns] for view in views]
+    explained = False
     if width is not None:
-        there = [at for at, column in enumerate(columns) if column == "ID" or {row[at] for row in rows} != {"-"}]
+        there = [
+            at
+            for at, column in enumerate(columns)
+            if column == "ID" or (column != "WHY" and {row[at] for row in rows} != {"-"})
+        ]
+        explained = "WHY" in columns
         columns, rows = [columns[at] for at in there], [[row[at] for at in there] for row in rows]
     if letters is not None:
         columns = ["", *columns]
         rows = [[letters.get(view.id, ""), *row] for view, row in zip(views, rows, strict=True)]
-    return text_table(columns, rows, width=width, dropped=DROPPED)
+    table = text_table(columns, rows, width=width, dropped=DROPPED)
+    return with_sentences(table, [_why(view) for view in views], width) if explained and width else table
+
+
+def changes_text(before: JobView, after: JobView) -> str:
+    """Return the settings in which two views of a job differ: "priority 10000 (was 5000)". Notes are only named."""
+    changed = []
+    for name in JobPatch.__struct_fields__:
+        old, new = (getattr(view, name) for view in (before, after))
+        if isinstance(new, tuple):
+            old, new = ", ".join(old) or "none", ", ".join(new) or "none"
+        if old != new:
+            changed.append("notes" if name == "notes" else f"{name} {new} (was {old})")
+    return ", ".join(changed) or "nothing, it had these settings already"
 
 
 def sheet(

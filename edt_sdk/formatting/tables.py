@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from html import escape
 
@@ -10,6 +11,8 @@ from edt_sdk.formatting.control_characters import one_line
 GREY = "#8a8a8a"
 BAD = "#d1495b"
 _LEAST_LAST = 24
+# Deeper than the ids of `edt top` and `edt cluster`, which have the column of letters before them.
+_INDENT = 5 * " "
 # Where these styles are stripped, the table remains readable.
 _CELL = 'style="text-align: left; vertical-align: top; padding: 0 14px 0 0"'
 
@@ -33,6 +36,15 @@ def text_table(
         cells = [[*row[:at], *row[at + 1 :]] for row in cells]
     lines = ["  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join(line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in lines)
+
+
+def with_sentences(table: str, sentences: Sequence[str], width: int) -> str:
+    """Return a text table with a sentence below each row, wrapped at `width` columns and indented. "" adds no line."""
+    head, *rows = table.split("\n")
+    lines = [head]
+    for row, sentence in zip(rows, sentences, strict=True):
+        lines += [row, *textwrap.wrap(sentence, width, initial_indent=_INDENT, subsequent_indent=_INDENT)]
+    return "\n".join(lines)
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "") -> str:

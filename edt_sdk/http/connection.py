@@ -40,9 +40,9 @@ def how_to_start() -> str:
     try:
         here = Path.cwd()
     except OSError:  # the working folder was removed
-        return "jupyter edt"
+        return "jupyter lab, or jupyter edt"
     checkout = any((folder / "jupyter_ext" / "edt_jupyter").is_dir() for folder in (here, *here.parents))
-    return "make lab, or jupyter edt" if checkout else "jupyter edt"
+    return f"{'make' if checkout else 'jupyter'} lab, or jupyter edt"
 
 
 class TokenAuth(requests.auth.AuthBase):

@@ -216,7 +216,7 @@ def _only_running(token: str | None, tried: list[str]) -> tuple[Server, ServerIn
     looked = "; ".join(dict.fromkeys(tried)) or "no Jupyter Server of yours runs on this machine"
     raise ServerUnreachable(
         f"No jupyter-edt server found ({looked}).",
-        hint=f"Start one with: {how_to_start()} — or name one with EDT_URL and EDT_TOKEN.",
+        hint=f"Start one with: {how_to_start()} — or name one with EDT_URL and EDT_TOKEN. Trainings go on without it.",
     )
 
 

@@ -31,6 +31,7 @@ def parsed(function: F) -> F:
     """Make the parser of a magic from the `option`s below it, and `%name?` from both. The outermost decorator."""
     told = inspect.cleandoc(function.__doc__ or "")
     made = cast(F, _arguments.magic_arguments()(function))
+    cast(Any, made).parser.allow_abbrev = False  # as in `edt`
     cell = made.__name__ in cast(Any, magic).magics["cell"]
     made.__doc__ = help_text(made.__name__, told, cast(Any, made).parser, cell=cell)
     return made

@@ -360,7 +360,7 @@ class EdtMagics(Magics):
 
     @parsed
     @job_argument
-    @option("--all", action="store_true", help="all jobs instead of one")
+    @option("--all", action="store_true", help="all of mine instead of one")
     @line_magic
     def edt_monitor(self, line: str) -> Monitor:
         """Watch a job live."""

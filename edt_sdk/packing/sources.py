@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pathspec
@@ -32,6 +33,7 @@ _ENVIRONMENT = "pyvenv.cfg"
 # Jobs have the installed package. A copy from a checkout would shadow it.
 _NEVER = frozenset({"edt_sdk"})
 HELPERS = ("edtcallback.py", "elog.py", "emetrics.py")
+_HELPED = re.compile(rb"\b(?:edtcallback|elog|emetrics)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class SourceFile:
     content: Path | bytes
     size: int
     executable: bool = False
+    # An added file that no script of the source names. It is not listed.
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,11 @@ class Collected:
     main: str
     files: tuple[SourceFile, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> tuple[SourceFile, ...]:
+        """Return the files to show to people: all but added helpers that the code does not use."""
+        return tuple(file for file in self.files if not file.spare)
 
     @property
     def size(self) -> int:
@@ -97,7 +106,9 @@ def collect(
         walk = _Walk(path.resolve(), hidden, most)
         files = sorted(walk, key=lambda file: file.name)
         found = _main_of(walk.root, files, main) if script or main is not None else ""
-        submitting = submit_notes([(found, _text(walk.root / found))]) if found.endswith(".py") else ()
+        submitting = (
+            submit_notes([(found, _bytes(walk.root / found).decode(errors="replace"))]) if found.endswith(".py") else ()
+        )
         return _with_helpers(Collected(walk.root.name or "job", found, tuple(files), (*walk.notes, *submitting)))
     if not path.is_file():
         raise PackageError(
@@ -134,13 +145,6 @@ def from_cells(
         raise PackageError(f"The cells cannot be saved as {main!r}.", hint="Leave main out.", field="main")
     data = script.encode()
     return _with_helpers(Collected(name, main, (SourceFile(main, data, len(data)), *beside), (*notes, *own)))
-
-
-def _text(script: Path) -> str:
-    try:
-        return script.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""  # packing reports it
 
 
 def _from_file(path: Path, main: str | None) -> Collected:
@@ -209,9 +213,20 @@ def _with_helpers(collected: Collected) -> Collected:
     """Add the modules that WMLA's model folders expect. A folder's own copy wins, and a build may have none."""
     own = {file.name for file in collected.files}
     folder = Path(__file__).parents[1] / "compat" / "job"
-    helpers = [_entry(folder / name, name) for name in HELPERS if name not in own and (folder / name).is_file()]
+    spare = not any(_HELPED.search(_bytes(file.content)) for file in collected.files if file.name.endswith(".py"))
+    added = [_entry(folder / name, name) for name in HELPERS if name not in own and (folder / name).is_file()]
+    helpers = [replace(file, spare=spare) for file in added]
     files = sorted((*collected.files, *helpers), key=lambda file: file.name)
     return Collected(collected.name, collected.main, tuple(files), collected.notes)
+
+
+def _bytes(content: Path | bytes) -> bytes:
+    if isinstance(content, bytes):
+        return content
+    try:
+        return content.read_bytes()
+    except OSError:
+        return b""  # packing reports it
 
 
 def helper_notes(names: Iterable[str]) -> tuple[str, ...]:

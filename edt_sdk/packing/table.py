@@ -11,7 +11,7 @@ _SHOWN = 20
 
 def packing_table(collected: Collected, archive_bytes: int) -> str:
     """Return one line per file, largest first when there are many, then sums and notes."""
-    files = [(file.name, file.size) for file in collected.files]
+    files = [(file.name, file.size) for file in collected.listed]
     return listing("Packing", files, collected.main, packed=archive_bytes, notes=collected.notes)
 
 

@@ -24,6 +24,7 @@ from edt_sdk.schemas.errors import InvalidRequest, UnknownArgument
 
 Struct = type[msgspec.Struct]
 _PARSERS: dict[type, Callable[[str], Any]] = {msgspec.inspect.IntType: int, msgspec.inspect.FloatType: float}
+_FIELD = re.compile(r"`(\w+)`")
 _ATTRIBUTE = re.compile(r"^    (?P<names>\w+(?:, \w+)*): (?P<text>.*(?:\n {8}.*)*)", re.MULTILINE)
 REF = "#/components/schemas/{name}"
 C = TypeVar("C", bound=type)
@@ -65,7 +66,13 @@ def options(struct: Struct, names: Iterable[str], *, unset: bool = False) -> Ite
     assert isinstance(info, msgspec.inspect.StructType)
     fields = {field.name: field for field in info.fields}
     for name in names:
-        yield f"--{name.replace('_', '-')}", _option(fields[name], descriptions(struct)[name], unset=unset)
+        words = _FIELD.sub(lambda found: flag(found[1]) if found[1] in fields else found[1], descriptions(struct)[name])
+        yield flag(name), _option(fields[name], words, unset=unset)
+
+
+def flag(name: str) -> str:
+    """Return the option of a field: --max-workers."""
+    return f"--{name.replace('_', '-')}"
 
 
 def _option(field: msgspec.inspect.Field, words: str, *, unset: bool) -> dict[str, Any]:
@@ -119,10 +126,13 @@ def wrong_use(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser with errors of one line. It names what a misspelled option or verb probably means."""
+    """A parser with errors of one line. It names what a misspelled option or verb probably means.
+
+    An option is not abbreviated: what is accepted today would mean two options one day, and Python refuses it too.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         # Python 3.14 colours help by control sequences, which `edt` shows as text (`edt_sdk/cli/terminal.py`).
         self.color = False
 
@@ -141,7 +151,11 @@ class OneLineParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         # argparse lists all choices, which is right for an option and too much for verbs.
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            self.error(f"there is no `{self.prog} {value}`. {did_you_mean(value, action.choices, str)}".rstrip())
+            # What is no verb may be a setting.
+            has = [verb.prog for verb in action.choices.values() if f"--{value}" in verb._option_string_actions]
+            option = f"--{value} is an option of {', '.join(f'`{each}`' for each in has)}." if has else ""
+            meant = did_you_mean(value, action.choices, str) or option
+            self.error(f"there is no `{self.prog} {value}`. {meant}".rstrip())
         super()._check_value(action, value)
 
 

@@ -174,7 +174,8 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
     Attributes:
         name: what to call the job; need not be unique.
         main: main script, relative to the code folder, with slashes; may be empty with a `command`.
-        min_workers: slots it cannot run without; 1 with `slots_per_unit` means one unit.
+        max_workers: most slots it may hold at once; 1 where a submission does not say.
+        min_workers: fewest slots it can run on; with `slots_per_unit` a multiple of that, or 1 for one unit.
         slots_per_unit: its slots come and go N at a time; `max_workers` and `min_workers` are multiples of it.
         pending_timeout: seconds after which it ends with ERROR if it has never held a slot (default: its group's).
         code_dir: name of the package's one top folder, empty when its files lie at the top.

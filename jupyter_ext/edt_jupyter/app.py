@@ -255,7 +255,11 @@ class EdtApp(ExtensionApp):
         self._spawn(self._show_activity(), "edt activity")
 
     async def stop_extension(self) -> None:
-        """Stop the service. Jobs continue."""
+        """Stop the service. Jobs continue, and the log says so."""
+        working = 0 if self._service is None else self._service.working
+        if working:
+            go_on = "1 training goes on" if working == 1 else f"{working} trainings go on"
+            self.log.info("edt | %s without this server. Start it again to see or stop them.", go_on)
         tasks, self._tasks = self._tasks, set()
         for task in tasks:
             task.cancel()

@@ -41,7 +41,7 @@ def processes_of(job: Job) -> list[psutil.Process]:
         ("raising_script.py", "ZeroDivisionError"),
         (
             "wrong_shape.py",
-            "in layer 1, Linear(in_features=64, out_features=2, bias=True), which got a tensor of 2×32. "
+            "in layer model[1], Linear(in_features=64, out_features=2, bias=True), which got a tensor of 2×32. "
             "The model is the one of the train() call in wrong_shape.py, line 13.",
         ),
         ("missing_module.py", f"{sys.executable} -m pip install albumentationz"),

@@ -1,15 +1,15 @@
-"""The README is short, and its ten lines run as they stand, beside the notebook's digits, against a real server."""
+"""The README is short, and its example runs as it stands, in an empty folder, against a real server."""
 
+import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 
 from edt_sdk.testing import LocalServer
 
 MOST_WORDS = 700
-FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"^```(?:text|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def test_the_readme_is_short(root):
@@ -18,10 +18,20 @@ def test_the_readme_is_short(root):
     assert len([word for word in text.split() if re.search(r"\w", word)]) <= MOST_WORDS
 
 
+def test_the_example_needs_nothing_that_the_installation_does_not_bring(root):
+    script = ast.parse(EXAMPLE.findall((root / "README.md").read_text(encoding="utf-8"))[0].partition("\n")[2])
+    found = {alias.name for node in ast.walk(script) if isinstance(node, ast.Import) for alias in node.names}
+    found |= {str(node.module) for node in ast.walk(script) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in found} == {"torch", "fabric_model"}
+
+
 def test_the_ten_lines_of_the_readme_work(root, tmp_path):
-    example = FENCE.search((root / "README.md").read_text(encoding="utf-8"))[1]
+    """In an empty folder, as in the notebook of somebody who has just installed it."""
+    script, example = EXAMPLE.findall((root / "README.md").read_text(encoding="utf-8"))
     assert len(example.splitlines()) <= 10
-    shutil.copytree(root / "notebooks" / "digits", tmp_path / "digits")
+    magic, _, script = script.partition("\n")
+    assert magic == "%%writefile train.py"
+    (tmp_path / "train.py").write_text(script)
     with LocalServer(tmp_path / "server", slots=2, traits={"EdtApp.threads_per_slot": 1}) as server:
         done = subprocess.run(
             [sys.executable, "-c", example],

@@ -64,7 +64,7 @@ def test_a_dry_run_lists_the_files_and_the_forecast_and_submits_nothing(edt, pee
     done = edt("submit", folder, "--dry-run", "--max-workers", 4)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("Would pack 5 files, ")
+    assert lines[0].startswith("Would pack 2 files, ")
     assert [line.split() for line in lines if "big.bin" in line or "train.py" in line] == [
         ["big.bin", "3.0", "kB"],
         ["train.py", "13", "B", "←", "main"],
@@ -142,7 +142,12 @@ def test_a_failure_is_printed_once(edt, peer, view):
         (("update", "edt-1", "--prority=3"), "--prority. Did you mean --priority? See: edt update --help"),
         (("sumbit", "."), "there is no `edt sumbit`. Did you mean submit? See: edt --help"),
         (("group", "creat", "a"), "there is no `edt group creat`. Did you mean create? See: edt group --help"),
+        (("submit", ".", "--max-worker", "2"), "--max-worker. Did you mean --max-workers? See: edt submit --help"),
         (("frobnicate",), "there is no `edt frobnicate`. See: edt --help"),
+        (
+            ("priority", "a", "3"),
+            "there is no `edt priority`. --priority is an option of `edt submit`, `edt clone`, `edt",
+        ),
         (("list", "more"), "unrecognized arguments: more. See: edt list --help"),
         (("submit", ".", "--mode", "exat"), "(choose from 'exact', 'fast'). See: edt submit --help"),
         (("submit", ".", "--framework", "pytorch"), "There is no framework 'pytorch'. Did you mean 'PyTorch'?"),
@@ -167,7 +172,8 @@ def test_no_server(edt):
     done = edt("list", server=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("edt: No jupyter-edt server found")
-    assert "jupyter edt" in done.stderr
+    assert " lab, or jupyter edt" in done.stderr
+    assert "Trainings go on without it." in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -229,6 +235,23 @@ def test_list_and_get(edt, peer, view):
     done = edt("list")
     assert (done.stdout, done.returncode) == ("", 0)
     assert "edt submit" in done.stderr
+
+
+def test_a_misspelled_job_is_answered_with_the_nearest(edt, peer, view):
+    peer.on("GET", "jobs", {"jobs": [view(id="first-erpxqa", name="first"), view(id="other-abcdef", name="other")]})
+    for wrong, meant in (("frist", "first"), ("first-erpxqe", "first-erpxqa")):
+        peer.on("GET", f"jobs/{wrong}", lambda _: (404, {"message": "There is no such job.", "code": "not_found"}))
+        done = edt("update", wrong, "--priority=3")
+        assert (done.returncode, done.stderr) == (2, f"edt: There is no such job. Did you mean {meant!r}?\n")
+
+
+def test_an_update_confirms_what_it_changed(edt, peer, view):
+    peer.on("GET", "jobs/edt-1", view())
+    peer.on("PATCH", "jobs/edt-1", view(priority=10000))
+    done = edt("update", "edt-1", "--priority", 10000)
+    said, job = done.stdout.splitlines()
+    assert said == "Changed: priority 10000 (was 5000)."
+    assert job.startswith("Job edt-1 (digits)")
 
 
 def test_suspend_and_resume_show_the_job(edt, peer, view):
@@ -354,6 +377,9 @@ def test_tab_offers_verbs_options_and_what_the_server_knows(offered, peer, view)
     assert offered("edt get quick") == ["quickstart"]
     assert offered("edt get ") == ["quickstart", "same-1", "same-2"]
     assert offered("edt stop quickstart sa") == ["same-1", "same-2"]
+    jobs.append(view(id="over-1", name="over", state=JobState.FINISHED))
+    assert offered("edt get ov") == ["over"]
+    assert offered("edt update ov") == offered("edt stop ov") == []
     assert offered("edt update quickstart --inst") == ["--instance-group"]
     assert offered("edt update quickstart --instance-group n") == ["night"]
     assert offered("edt group update ni") == ["night"]

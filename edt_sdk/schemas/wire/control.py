@@ -215,11 +215,13 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     The supervisor exits when this is acknowledged.
 
     `state` is FINISHED, KILLED, FAILED or ERROR. `message` is one sentence, followed for failures by the last log lines
-    of the process that failed.
+    of the process that failed. `progress` is the last one, None where this supervisor has seen none.
     """
 
     state: JobState
     message: str
+    # In this report too, because a progress report is never repeated: one sent while no server ran is lost.
+    progress: JobProgress | None = None
 
 
 Report = (

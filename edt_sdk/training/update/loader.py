@@ -263,7 +263,7 @@ class _Fetcher(Dataset[Any]):
 def _error(failure: _Failure) -> Unprocessable:
     return Unprocessable(
         failure.what if failure.what.endswith(".") else f"{failure.what}.",
-        hint="Its own traceback is above. Try the same sample in a notebook.",
+        hint="The log has its own traceback. Try the same sample in a notebook.",
         sample=failure.sample,
         field="datasets_function",
     )

@@ -79,7 +79,9 @@ def layer(error: BaseException, model: nn.Module, called: str, code: Path) -> st
             return ""
         module, got = found
         names = {id(each): name for name, each in model.named_modules()}
-        place = {None: "", "": "the model itself, "}.get(names.get(id(module)), f"layer {names.get(id(module))}, ")
+        place = {None: "", "": "the model itself, "}.get(
+            names.get(id(module)), f"layer {_path(names.get(id(module)))}, "
+        )
         shapes = [_shape(each) for each in _tensors(got)][:_MOST_TENSORS]
         what = f", which got {' and '.join(shapes)}" if shapes else ""
         files = [Path(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -88,6 +90,11 @@ def layer(error: BaseException, model: nn.Module, called: str, code: Path) -> st
         return f"It was raised in {place}{_shortened(module)}{what}.{line}"
     except Exception:  # a __repr__ of the user's may raise, and the error itself must be reported
         return ""
+
+
+def _path(name: str | None) -> str:
+    """Return a layer's name as it is written in Python: "model[2]" for the third of a Sequential."""
+    return "model" + "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in (name or "").split("."))
 
 
 def _innermost(error: BaseException) -> tuple[nn.Module, Any] | None:

@@ -166,7 +166,7 @@ class _PreviewsHandler(PickingHandler, path="/previews", resource="edt:jobs"):
             self.reply(_preview(spec, files, (), await self.service.forecast(self.user, spec)))
             return
         collected, spec = await self.picked(request.source, request)
-        files = tuple(PackedFile(name=file.name, size=file.size) for file in collected.files)
+        files = tuple(PackedFile(name=file.name, size=file.size) for file in collected.listed)
         self.reply(_preview(spec, files, collected.notes, await self._forecast(spec)))
 
     async def _forecast(self, spec: JobSpec) -> Forecast:

@@ -13,6 +13,7 @@ from edt_jupyter.http.forwarding import SECRET
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
+from edt_sdk.schemas.events import Event
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.execs import Choice, Described
 
@@ -200,11 +201,12 @@ class WmlaHandler(EdtHandler):
 
     async def launcher_log(self, job: str, last_lines: int | None) -> str:
         """Return the story of how the job came to run, a line for each event."""
-        lines: list[str] = []
-        after = 0
-        while events := await self.service.events(self.user, job, after=after):
-            after = events[-1].seq
-            lines += [f"{_clock(event.time)} {event.text}" for event in events if event.text]
+        story: list[Event] = []
+        while events := await self.service.events(self.user, job, after=story[-1].seq if story else 0):
+            story += events
+        # By time: a report of the time without a server is dated before the events of the server that took it.
+        story.sort(key=lambda event: event.time)
+        lines = [f"{_clock(event.time)} {event.text}" for event in story if event.text]
         return log_files.last(lines, last_lines)
 
 

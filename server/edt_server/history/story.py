@@ -217,7 +217,9 @@ def _state(data: Data) -> str:
             done = "" if updates is None else f" after {_count(updates, 'update')}"
             return f"finished{done}{'' if seconds is None else f' in {_duration(seconds)}'}"
         case JobState.KILLED:
-            return f"stopped{after}"
+            return (
+                f"stopped{message.removeprefix('Stopped')}" if message.startswith("Stopped by ") else f"stopped{after}"
+            )
         case JobState.ERROR:
             return f"could not start{after}"
         case JobState.PENDING:

@@ -33,6 +33,8 @@ def take(change: Change, job: str, numbered: control.Numbered, progress: JobProg
         raise Conflict(f"Report {numbered.number} of job {job} came after report {row.last_report}.", job=job)
     if not row.state.final:
         _record(change, job, row.state, numbered.report, numbered.time)
+    if isinstance(numbered.report, control.JobEnded):
+        progress = numbered.report.progress or progress
     if progress is not None:
         store_progress(change, job, progress)
     change.tx.update_job(job, last_report=numbered.number)
@@ -44,7 +46,11 @@ def store_progress(change: Change, job: str, progress: JobProgress) -> None:
     row = change.tx.job(job)
     if row is None:
         return
-    if progress.inexact and not (row.progress is not None and row.progress.inexact):
+    before = "" if row.progress is None else row.progress.inexact
+    if before:
+        # Not exact once, not exact for good, though the present rank 0 has not seen it.
+        progress = msgspec.structs.replace(progress, inexact=before)
+    elif progress.inexact:
         change.append(events.REMARK, job, {"text": f"Not exact. {progress.inexact}"})
     change.tx.update_job(job, progress=progress)
 

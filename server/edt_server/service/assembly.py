@@ -138,7 +138,6 @@ async def open_service(
         parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living, listed
         service = Service(settings, sharing, hub, threads, writer, *parts)
         # After `writer.follow`: a report that arrives now already has its effects.
-        await supervision.start()
         await _adopt(settings, writer, supervision, effects.living)
         watching = asyncio.create_task(_watch_devices(claims, sharing, writer), name="edt devices")
         stack.push_async_callback(_finished, watching)
@@ -161,12 +160,15 @@ def _make_folders(settings: Settings) -> None:
 
 
 async def _adopt(settings: Settings, writer: LedgerWriter, supervision: Supervision, living: set[str]) -> None:
-    """Take over the jobs of the last server."""
+    """Listen to supervisors, and take over the jobs of the last server."""
     store = writer.ledger.store
     rows = await writer.read(store.jobs)
     living.update(row.id for row in rows if not row.state.final)
     stopping = await writer.read(recovery.stop_requests, store, sorted(living))
     adopted: set[str] = set()
+    await supervision.start()
+    # Nothing is awaited from here to the last adoption: a supervisor that connects in between would be refused,
+    # because its key is not admitted yet.
     for row in rows:
         # An ended job's supervisor may still wait for the answer to its last report.
         if not row.state.final or (row.supervisor is not None and is_alive(row.supervisor)):

@@ -108,6 +108,7 @@ def _job(core: Core, row: JobRow) -> dict[str, Any]:
         "leaving": len(core.leaving(row.id)),
         "entitled": core.entitled(row.id),
         "asked": core.asked(row.id),
+        "max_workers": row.settings.max_workers,
         "reason": "",
     }
 

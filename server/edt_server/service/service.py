@@ -103,6 +103,12 @@ class Service:
         return bool(self._living)
 
     @property
+    def working(self) -> int:
+        """Return how many jobs hold slots. They go on when this service is closed."""
+        core = self._ledger.core
+        return sum(1 for job in core.jobs if core.holding(job))
+
+    @property
     def store(self) -> Store:
         """Return the open store."""
         return self._ledger.store

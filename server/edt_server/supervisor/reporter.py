@@ -59,8 +59,13 @@ class Reporter:
         self._delivered = asyncio.Condition()
 
     def report(self, number: int, report: control.Report) -> None:
-        """Write a report to the journal and send it when a server is connected."""
+        """Write a report to the journal and send it when a server is connected.
+
+        The job's end is completed with the newest progress.
+        """
         self._flush_progress()
+        if isinstance(report, control.JobEnded):
+            report = msgspec.structs.replace(report, progress=self._progress)
         numbered = control.Numbered(number=number, time=time.time(), report=report)
         # In the journal first: a server may act on a report although this process dies at this moment (decision 003).
         self._journal.append(numbered)

@@ -9,7 +9,6 @@ import pytest
 
 from tests.waiting import until_async
 
-HELPED = "edtcallback.py, elog.py, emetrics.py: helpers for WMLA code, added to each job"
 TRAIN = "# FabricModel\nimport helper\nprint(helper.WORD)\n"
 NOTEBOOK = {
     "nbformat": 4,
@@ -53,7 +52,7 @@ class TestPreview:
         assert names(answer) == ["digits.ipynb", "helper.py", "train.py"]
         assert (answer.json["name"], answer.json["main"]) == ("digits", "train.py")
         assert answer.json["size"] == sum(file["size"] for file in answer.json["files"])
-        assert answer.json["notes"] == [".secret is left out: hidden files are not served here", HELPED]
+        assert answer.json["notes"] == [".secret is left out: hidden files are not served here"]
         assert answer.json["forecast"]["code"] == "now"
         assert (answer.json["forecast"]["start_low"], answer.json["forecast"]["start_high"]) == (0, 0)
         assert (await call("GET", "jobs")).json == {"jobs": []}
@@ -68,7 +67,7 @@ class TestPreview:
         answer = await call("POST", "previews", body=body)
         assert names(answer) == ["helper.py", "main.py"]
         assert answer.json["name"] == "mine"
-        assert answer.json["notes"] == [f"cell {size}: not run in a job: %matplotlib inline", HELPED]
+        assert answer.json["notes"] == [f"cell {size}: not run in a job: %matplotlib inline"]
 
     async def test_a_job_that_can_never_run_is_told_so(self, call, files):
         spec = {"max_workers": 3, "min_workers": 3}

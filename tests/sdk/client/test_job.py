@@ -302,3 +302,13 @@ def test_the_repr_works_without_the_server(client, make_view):
     assert "Last seen 1970-01-01 14:02:31 UTC. The server at http://127.0.0.1:1/ does not answer." in text
     bundle = lost._repr_mimebundle_()
     assert "Last seen 1970-01-01 14:02:31 UTC." in bundle["text/html"]
+
+
+def test_a_story_is_in_the_order_of_time(peer, job):
+    """A server that takes a report of the time before it dates its own events later, with lower numbers."""
+    told = [(1, 30.0, "slot 0 given back"), (2, 20.0, "finished"), (3, 30.0, "ended")]
+    rest = {"kind": "state", "job": "edt-1", "data": {}, "cause": None}
+    page = [{"seq": seq, "time": time, "text": text, **rest} for seq, time, text in told]
+    pages = [page, []]
+    peer.on("GET", "jobs/edt-1/events", lambda _: (200, {"events": pages.pop(0), "next": 3, "done": True}))
+    assert [event.text for event in job.story()] == ["finished", "slot 0 given back", "ended"]

@@ -283,3 +283,11 @@ def test_the_verb(edt, peer, machine):
     peer.on("GET", "cluster", dict(machine))
     assert edt("cluster").stdout.startswith("default: 4 slots, 1 free\n")
     assert json.loads(edt("cluster", "-o", "json").stdout) == machine
+
+
+def test_a_single_group_has_no_table_and_a_job_that_starts_its_own_maximum(machine):
+    machine.update(groups=[group("default")], jobs=[job("one", held=0, asked=1, max_workers=4)])
+    assert "BORROWED" not in repr(machine)
+    assert "Borrowed" not in machine._repr_html_()
+    assert "0 of 4" in repr(machine)
+    assert "0 of 4" in machine._repr_html_()

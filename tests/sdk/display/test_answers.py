@@ -6,6 +6,7 @@ import pytest
 from edt_sdk import InvalidRequest, Unprocessable
 from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.schemas.forecast import WhatIfShare
+from edt_sdk.schemas.job import Reason
 
 TOLD = {
     "job": "edt-1",
@@ -63,3 +64,13 @@ def test_of_what_is_not_known():
     ends = [repr(each).splitlines()[-1] for each in answers]
     assert ends[0].endswith("when it would end then is not known.")
     assert ends[1].endswith("when it ends as things are is not known.")
+
+
+def test_a_change_that_moves_no_slot_is_said_with_the_reason():
+    shares = (WhatIfShare(job="a", name="a", now=1, then=1),)
+    settings = {"job": "a", "priority": 8000, "max_workers": 4, "instance_group": "default"}
+    why = Reason(code="share", text="It has 1 of 4 slots: two exist.", held=1, entitled=1, asked=4)
+    told = repr(WhatIfAnswer(**settings, shares=shares, reason=why)).splitlines()[-1]
+    assert told == "No slot would change its job now: It has 1 of 4 slots: two exist."
+    told = repr(WhatIfAnswer(**settings, shares=shares)).splitlines()[-1]
+    assert told == "No slot would change its job now: this one has all it can use."

@@ -142,3 +142,13 @@ def test_an_image_keeps_its_svg():
     svg = progress_bar(1.5, 0, 0)
     data = re.search(r"base64,([^\"]+)", image(svg, 'says "this"'))[1]
     assert base64.b64decode(data).decode() == svg
+
+
+def test_a_stopped_job_says_so_once(make_view):
+    stopped = make_view(state=JobState.KILLED, slots=0, message="Stopped by root.")
+    for line in (sentence(stopped), short_line(stopped)):
+        assert "stopped by root" in line
+        assert line.lower().count("stopped") == 1
+    assert sentence(make_view(state=JobState.KILLED, slots=0, message="Its time is over.")).endswith(
+        "Its time is over."
+    )

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from edt_sdk.display.cluster_view import Cluster
-from edt_sdk.display.jobs_text import LISTED, WATCHED, jobs_text, sheet
+from edt_sdk.display.jobs_text import LISTED, WATCHED, changes_text, jobs_text, sheet
 from edt_sdk.display.top_view import top_lines
 from edt_sdk.formatting.number_words import duration
 from edt_sdk.formatting.tables import text_table
@@ -53,6 +53,29 @@ def test_columns_go_where_a_terminal_is_narrow(views):
     assert {"ID", "STATE"} <= shown[4]
     # A column without any value takes no place.
     assert "TAGS" not in jobs_text(views[:1], LISTED, NOW, width=200)
+
+
+def test_a_terminal_has_the_whole_reason_below_its_job(make_view):
+    """As narrow as it may be: the reason is what people look for, and a column had 28 characters for it."""
+    why = Reason(
+        code="share",
+        text="It has 2 of 4 slots: long-b has priority 10000 and this one 5000, so it gets two of three slots.",
+        **dict.fromkeys(("held", "entitled", "asked"), 2),
+    )
+    views = [make_view(id="a-1", reason=why), make_view(id="b-2")]
+    head, first, *reason, last = jobs_text(views, WATCHED, NOW, width=60).splitlines()
+    assert "WHY" not in head
+    assert (first.split()[0], last.split()[0]) == ("a-1", "b-2")
+    assert " ".join(" ".join(reason).split()) == why.text
+    assert all(line.startswith(5 * " ") and len(line) <= 60 for line in reason)
+
+
+def test_a_change_is_named_with_what_was_before(make_view):
+    before = make_view()
+    assert changes_text(before, make_view(priority=10000)) == "priority 10000 (was 5000)"
+    changed = make_view(max_workers=8, tags=("a", "b"), notes="long")
+    assert changes_text(before, changed) == "max_workers 8 (was 4), notes, tags a, b (was none)"
+    assert changes_text(before, before) == "nothing, it had these settings already"
 
 
 def test_the_last_column_of_a_table_is_cut():
@@ -123,12 +146,14 @@ def test_the_page_of_all_jobs(views, make_view):
     lines = top_lines(machine, [*views, waits], NOW, width=140)
     assert lines[0] == "edt top 00:19:40   slots: 3, 1 free   jobs: 1 with slots, 1 waiting, 1 wanting more   q quits"
     assert lines[1:3] == ["default: 3 slots, 1 free", "  h  CPU  AA·"]
-    assert [line.split()[0] for line in lines[-3:]] == ["A", "c-3", "b-2"], "jobs that have ended come last"
-    assert lines[4].split() == [name for name in WATCHED if name != "TAGS"]
-    assert "│█████     │  50 %" in lines[-3]
+    rows = [line for line in lines[5:] if not line.startswith(5 * " ")]
+    assert [line.split()[0] for line in rows] == ["A", "c-3", "b-2"], "jobs that have ended come last"
+    assert lines[4].split() == [name for name in WATCHED if name != "WHY"]
+    assert "│█████     │  50 %" in lines[5]
+    assert lines[6].strip() == WHY.text
     small = top_lines(machine, [*views, waits], NOW, width=50, height=7, trouble="Gone.\nAsk again.")
     assert small[1] == "Not renewed since then: Gone. Ask again."
     assert len(small) == 7
     assert max(map(len, small)) <= 50
-    assert small[-1].startswith("… and 3 more lines")
+    assert small[-1].startswith("… and 5 more lines")
     assert top_lines(machine, [], NOW, width=50)[-1] == "No jobs."

@@ -117,6 +117,7 @@ def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
         ("edt_submit", ". --notebook", "leave the source out"),
         ("edt_submit", "--notebook", "no kernel of a notebook"),
         ("edt_submit", ". --max-workers {nmae}", "There is no variable 'nmae' in this notebook"),
+        ("edt_submit", ". --max-worker 2", "--max-worker. Did you mean --max-workers"),
         ("edt_submit", ". --max-workers $count", "There is no variable 'count' in this notebook"),
         ("edt_suspend", "", "%edt_suspend needs the id"),
         ("edt_resume", "--checkpoint epoch-3", "%edt_resume needs the id"),

@@ -4,6 +4,7 @@ import os
 import pytest
 
 from edt_sdk.packing.sources import HELPERS, collect
+from edt_sdk.packing.table import packing_table
 from edt_sdk.schemas.errors import PackageError
 
 
@@ -104,6 +105,16 @@ def test_one_script_is_the_main_one_whatever_its_name_and_helpers_do_not_count(f
     (folder / "train.py").rename(folder / "fit.py")
     write(folder / "emetrics.py", "# mine")
     assert collect(folder).main == "fit.py"
+
+
+def test_added_helpers_are_listed_only_where_the_code_uses_them(folder):
+    write(folder / "train.py", "import torch\n")
+    plain = collect(folder)
+    assert {"elog.py", "train.py"} <= {file.name for file in plain.files}, "WMLA code may import them from anywhere"
+    assert [file.name for file in plain.listed] == ["train.py"]
+    assert "elog" not in packing_table(plain, 1)
+    write(folder / "train.py", "from edtcallback import EDTLoggerCallback\n")
+    assert "edtcallback.py, elog.py, emetrics.py: helpers for WMLA code" in packing_table(collect(folder), 1)
 
 
 def test_helpers_come_along_unless_the_source_has_its_own(folder):

@@ -208,3 +208,8 @@ def test_what_was_just_told_is_not_told_again():
 
 def test_other_kinds_are_not_explained_by_their_cause():
     assert describe("driver_started", {}, job="a", cause=event("job_gone", "b", {}), names=call) == "driver started"
+
+
+def test_who_stopped_a_job_is_said_once():
+    assert describe(kinds.STATE, {"state": "KILLED", "message": "Stopped by ann."}) == "stopped by ann"
+    assert describe(kinds.STATE, {"state": "KILLED", "message": "Its job ended."}) == "stopped: Its job ended"

@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import os
 import signal
+import textwrap
+import time
 
 import pytest
 
@@ -14,8 +16,11 @@ from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.supervision import Supervision
+from edt_server.ledger import recovery
 from edt_server.supervisor.journal import read_journal
-from edt_server.system.processes import is_alive
+from edt_server.system.processes import is_alive, send_signal
+from tests.packages import packed
+from tests.server.by_hand import script
 from tests.server.service.running import alive, cleaned, driver_pid, running, spec, state_of
 from tests.waiting import until_async
 
@@ -80,6 +85,54 @@ async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings,
 
             await until_async(failed, "the report")
             await until_async(lambda: not is_alive(row.supervisor), "the supervisor's end")
+
+
+@pytest.mark.parametrize("supervised", [True, False])
+async def test_the_last_progress_of_a_job_that_ended_without_a_server_is_kept(settings, tmp_path, supervised):
+    gate = tmp_path / "gate"
+    # Nothing is committed before the first server has ended.
+    source = script(trouble=f"while not __import__('os').path.exists({str(gate)!r}): time.sleep(0.02)")
+    package = tmp_path / "training.tar.gz"
+    package.write_bytes(packed({"train.py": textwrap.dedent(source).encode()}))
+    async with cleaned(settings):
+        async with running(settings) as service:
+            job = (await service.submit("ann", spec(), package)).id
+            await driver_pid(service, job)
+            row = await service.mine("ann", job)
+            assert row.progress is None
+        gate.touch()
+        journal = JobPaths(settings.data_dir, "ann", job).journal
+        await until_async(lambda: b"JobEnded" in journal.read_bytes(), "the job's last report")
+        if not supervised:
+            assert send_signal(row.supervisor, signal.SIGKILL)
+            await until_async(lambda: not is_alive(row.supervisor), "the supervisor's death")
+        async with running(settings) as service:
+
+            async def finished():
+                return await state_of(service, job) is JobState.FINISHED
+
+            await until_async(finished, "the report of the end")
+            await until_async(lambda: not is_alive(row.supervisor), "the supervisor's end")
+            progress = (await service.job("ann", job)).progress
+    assert (progress.update, progress.total_updates) == (30, 30)
+
+
+async def test_a_supervisor_that_waits_for_the_next_server_is_not_refused(settings, package, caplog, monkeypatch):
+    """Its key is admitted before the next server listens, however long that server reads its store."""
+    read = recovery.stop_requests
+
+    def late(*args):
+        time.sleep(2.5)  # a supervisor tries to connect every second at least
+        return read(*args)
+
+    async with cleaned(settings):
+        async with running(settings) as service:
+            job = (await service.submit("ann", spec(), package)).id
+            await driver_pid(service, job)
+        monkeypatch.setattr(recovery, "stop_requests", late)
+        async with running(settings) as service:
+            await until_async(lambda: job in service._supervision._greeted, "the supervisor's hello")
+        assert "unknown key refused" not in caplog.text
 
 
 async def test_a_server_that_died_before_it_started_the_job_starts_it(settings, package, monkeypatch):

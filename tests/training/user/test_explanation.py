@@ -48,7 +48,7 @@ def told(model, *args, called="train.py, line 23", code=Path("/nowhere"), **kwar
 def test_the_layer_has_its_name_and_the_shape_it_got():
     here = Path(__file__).parent
     assert told(Net(), torch.zeros(16, 8), code=here) == (
-        "It was raised in layer head.0, Linear(in_features=64, out_features=10, bias=True), "
+        "It was raised in layer model.head[0], Linear(in_features=64, out_features=10, bias=True), "
         "which got a tensor of 16×32."
     )
     assert told(Viewing(), torch.zeros(3, 4), mask=torch.zeros(2), code=here) == (
@@ -59,7 +59,8 @@ def test_the_layer_has_its_name_and_the_shape_it_got():
 def test_without_a_line_of_the_user_the_call_of_train_is_named():
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     assert told(model, torch.zeros(16, 4, 8)) == (
-        "It was raised in layer 1, Linear(in_features=64, out_features=10, bias=True), which got a tensor of 16×32. "
+        "It was raised in layer model[1], Linear(in_features=64, out_features=10, bias=True), "
+        "which got a tensor of 16×32. "
         "The model is the one of the train() call in train.py, line 23."
     )
     assert "train() call" not in told(model, torch.zeros(16, 4, 8), called="")
