@@ -322,6 +322,10 @@ def test_a_line_of_a_megabyte(desk: Desk, told):
     told("card", "line", short(card.locator(".jp-edt-card-facts").inner_text()))
     desk.screen.run("edt:open-job", id=talker.id)
     desk.page.get_by_role("tab", name="Logs", exact=True).locator("visible=true").click()
+    log = desk.page.get_by_label("Log", exact=True).locator("visible=true")
+    expect(log).to_contain_text("ValueError: eee")
+    # The log follows its end, and each of the two lines takes many rows.
+    log.evaluate("it => { it.scrollTop = 0; }")
     line = desk.page.locator(".jp-edt-log-line", has_text="begins ooo")
     expect(line).to_be_visible()
     desk.screen.shot("line-tab")
