@@ -21,7 +21,8 @@ export class Reach {
   private readonly refused = new Map<Question, unknown>();
 
   get now(): IReach {
-    const [refused] = this.refused.values();
+    // Which answer comes first is chance; a list that is refused says more.
+    const refused = this.refused.get('list') ?? this.refused.get('machine');
     return this.reached.ok && refused !== undefined
       ? { ok: false, seen: this.reached.seen, says: sentenceOf(refused), error: refused }
       : this.reached;

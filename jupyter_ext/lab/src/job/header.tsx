@@ -90,14 +90,7 @@ function facts(job: IJobView, now: number, ends: [string, string | null]): [stri
     ['Ended', job.ended === null ? null : clock(job.ended, now)],
     ['Priority', isFinal(job.state) ? String(job.priority) : null],
     ['Instance group', isFinal(job.state) ? job.instance_group : null],
-    ['Runs', [job.main, ...job.args].join(' ')]
-  ];
-}
-
-/** What the job was made of and where its files are, folded: the views below need the room. */
-export function Details(props: { job: IJobView }): ReactElement {
-  const { job } = props;
-  const of: [string, string | null][] = [
+    ['Runs', [job.main, ...job.args].join(' ')],
     ['Shards', job.shards === null ? null : String(job.shards)],
     ['Mode', `${job.mode}, seed ${job.seed}`],
     ['Framework', job.framework === ELASTIC ? null : job.framework],
@@ -109,10 +102,4 @@ export function Details(props: { job: IJobView }): ReactElement {
     ['Id', job.id],
     ['Results', job.result_dir]
   ];
-  return (
-    <details className="jp-edt-more">
-      <summary>Details</summary>
-      <Facts of={of} />
-    </details>
-  );
 }

@@ -23,7 +23,7 @@ import { Allocation } from './allocation';
 import { Checkpoints } from './checkpoints';
 import { Controls } from './controls';
 import { download } from './download';
-import { Details, Header } from './header';
+import { Header } from './header';
 import { Logs } from './logs';
 import { Metrics } from './metrics';
 import { Notes } from './notes';
@@ -142,10 +142,7 @@ export function JobPage(props: {
       <Actions job={job} outputs={outputs} onFailed={setFailed} />
       {failed !== null && <Failure error={failed} />}
       {!ended && <Controls job={job} groups={info.value?.instance_groups ?? []} onChanged={changed} onForecast={setForecast} />}
-      <div className="jp-edt-folded">
-        <Details job={job} />
-        <Notes job={job} onChanged={changed} />
-      </div>
+      <Notes job={job} onChanged={changed} />
       <Tabs
         label={`Views of ${job.name}`}
         chosen={shows.tab || (hasFailed(job.state) ? 'logs' : validates ? 'validation' : 'metrics')}
