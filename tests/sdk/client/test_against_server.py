@@ -65,7 +65,7 @@ def test_a_job_that_fails_is_told_from_its_first_to_its_last_line(client, tmp_pa
     assert [str(line) for line in job.logs(follow=True)] == str(log).splitlines()
     story = job.story()
     assert "max 2 workers" in repr(story)
-    assert [event.seq for event in story] == sorted(event.seq for event in story)
+    assert [event.time for event in story] == sorted(event.time for event in story)
     assert job.timeline().names[job.id] == "talks"
     assert "talks" in repr(client.timeline())
     with zipfile.ZipFile(job.download(tmp_path, "log")) as archive:
