@@ -39,7 +39,8 @@ async def test_a_job_grows_and_shrinks_and_finishes(tmp_path):
         assert (released.worker, released.exit_code) == (0, 0)
         ended = await server.report(JobEnded)
         await server.gone()
-        assert ended == JobEnded(state=JobState.FINISHED, message="Finished: 1 training, 45 updates.")
+        message = "Finished: 1 training, 45 updates."
+        assert ended == JobEnded(state=JobState.FINISHED, message=message, progress=server.progress[-1])
         kinds = [type(report) for report in server.reports]
         assert kinds.index(DriverStarted) < kinds.index(TrainingStarted) < kinds.index(TrainingEnded)
         assert await server.report(SlotReturned, slot=1, exit_code=0)
@@ -113,7 +114,7 @@ async def test_a_stop_ends_everything_and_the_last_words_are_kept(tmp_path):
         server.control.send(JOB, StopJob(why="Stopped by ann."))
         ended = await server.report(JobEnded)
         await server.gone()
-        assert ended == JobEnded(state=JobState.KILLED, message="Stopped by ann.")
+        assert (ended.state, ended.message) == (JobState.KILLED, "Stopped by ann.")
         assert server.stream("driver.stdout") == "last words"
         # Also what the script had started in a session of its own is gone.
         server.assert_nothing_left()
