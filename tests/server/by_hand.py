@@ -131,6 +131,11 @@ class Server:
         self.identity = launch(self.orders, os.environ)
 
     @property
+    def last_progress(self):
+        """What the report of the job's end repeats, None for a job without progress."""
+        return self.progress[-1] if self.progress else None
+
+    @property
     def memory(self):
         return pathlib.Path(f"/dev/shm/edt-{os.getuid()}-{JOB}")
 

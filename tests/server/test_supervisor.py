@@ -40,7 +40,7 @@ async def test_a_job_grows_and_shrinks_and_finishes(tmp_path):
         ended = await server.report(JobEnded)
         await server.gone()
         message = "Finished: 1 training, 45 updates."
-        assert ended == JobEnded(state=JobState.FINISHED, message=message, progress=server.progress[-1])
+        assert ended == JobEnded(state=JobState.FINISHED, message=message, progress=server.last_progress)
         kinds = [type(report) for report in server.reports]
         assert kinds.index(DriverStarted) < kinds.index(TrainingStarted) < kinds.index(TrainingEnded)
         assert await server.report(SlotReturned, slot=1, exit_code=0)
@@ -114,7 +114,7 @@ async def test_a_stop_ends_everything_and_the_last_words_are_kept(tmp_path):
         server.control.send(JOB, StopJob(why="Stopped by ann."))
         ended = await server.report(JobEnded)
         await server.gone()
-        assert (ended.state, ended.message) == (JobState.KILLED, "Stopped by ann.")
+        assert ended == JobEnded(state=JobState.KILLED, message="Stopped by ann.", progress=server.last_progress)
         assert server.stream("driver.stdout") == "last words"
         # Also what the script had started in a session of its own is gone.
         server.assert_nothing_left()

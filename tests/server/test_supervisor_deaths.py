@@ -35,7 +35,9 @@ async def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path):
         await server.report(GenerationFormed, workers=formed.workers[:1], number=formed.number + 1)
         ended = await server.report(JobEnded)
         await server.gone()
-        assert (ended.state, ended.message) == (JobState.FINISHED, "Finished: 1 training, 90 updates.")
+        assert ended == JobEnded(
+            state=JobState.FINISHED, message="Finished: 1 training, 90 updates.", progress=server.last_progress
+        )
         assert [commit["update"] for commit in server.commits()] == list(range(90))
         assert not server.memory.exists()
         server.assert_nothing_left()
@@ -50,7 +52,9 @@ async def test_all_workers_killed_at_once_are_replaced(tmp_path):
             os.kill(pid, signal.SIGKILL)
         ended = await server.report(JobEnded)
         await server.gone()
-        assert (ended.state, ended.message) == (JobState.FINISHED, "Finished: 1 training, 90 updates.")
+        assert ended == JobEnded(
+            state=JobState.FINISHED, message="Finished: 1 training, 90 updates.", progress=server.last_progress
+        )
         assert [commit["update"] for commit in server.commits()] == list(range(90))
         server.assert_nothing_left()
 
@@ -125,7 +129,9 @@ async def test_a_killed_driver_runs_its_script_again_and_attaches(tmp_path):
         assert (lost.pid, lost.exit_code, lost.why) == (driver.pid, -9, "The main script was killed by SIGKILL.")
         ended = await server.report(JobEnded)
         await server.gone()
-        assert (ended.state, ended.message) == (JobState.FINISHED, "Finished: 1 training, 45 updates.")
+        assert ended == JobEnded(
+            state=JobState.FINISHED, message="Finished: 1 training, 45 updates.", progress=server.last_progress
+        )
         assert sum(isinstance(report, TrainingStarted) for report in server.reports) == 1
         assert server.stream("driver.stdout").count("before train\n") == 2
         assert server.stream("driver.stdout").endswith("after train\n")
@@ -150,7 +156,9 @@ async def test_a_killed_supervisor_is_replaced_by_one_that_goes_on(tmp_path, sto
         assert again.update > 0
         ended = await server.report(JobEnded)
         await server.gone()
-        assert (ended.state, ended.message) == (JobState.FINISHED, "Finished: 1 training, 90 updates.")
+        assert ended == JobEnded(
+            state=JobState.FINISHED, message="Finished: 1 training, 90 updates.", progress=server.last_progress
+        )
         assert sum(isinstance(report, TrainingStarted) for report in server.reports) == 1
         assert [commit["update"] for commit in server.commits()] == list(range(90))
         assert not server.memory.exists()
@@ -180,7 +188,11 @@ async def test_what_a_plain_script_has_started_ends_with_its_killed_supervisor(t
         server.again()
         ended = await server.report(JobEnded)
         await server.gone()
-        assert (ended.state, ended.message) == (JobState.FINISHED, "Finished: the main script ended with exit code 0.")
+        assert ended == JobEnded(
+            state=JobState.FINISHED,
+            message="Finished: the main script ended with exit code 0.",
+            progress=server.last_progress,
+        )
         server.assert_nothing_left()
 
 
