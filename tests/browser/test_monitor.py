@@ -11,10 +11,17 @@ from edt_sdk.schemas.errors import Conflict
 from tests.browser.screen import Screen
 
 TABS = ("Metrics", "Allocation", "Logs", "Checkpoints", "Story", "Workers")
-ASKS_FOR_NOTHING = (
-    "import time\nfrom edt_sdk.monitor import base\n"
-    "while any(each.watched for each in base._OPEN): time.sleep(0.05)\n'asks for nothing'"
-)
+ASKS_FOR_NOTHING = "import time\nwhile monitor.watched: time.sleep(0.05)\n'asks for nothing'"
+
+# What a page does that is busy while the models come: it asks for one that is not there yet, and gives up.
+GIVE_UP = """known => {
+    const { outputArea, model } = window.jupyterapp.shell.currentWidget.content.widgets[0];
+    const output = outputArea.widgets[0].widgets.find(each => 'renderModel' in each);
+    const unknown = { 'application/vnd.jupyter.widget-view+json': { model_id: 'came too late' } };
+    if (!known) { output.renderModel = Object.getPrototypeOf(output).renderModel.bind(output, { data: unknown }); }
+    output.widgets[0]._view.remove();
+    return Object.getPrototypeOf(output).renderModel.call(output, { data: unknown });
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +56,7 @@ def ending(screen, server, write_notebook, submit):
 
 
 def watch(screen, server, write_notebook, job) -> None:
-    code = f"from edt_sdk import Client\njob = Client().job({job.id!r})\njob.monitor()"
+    code = f"from edt_sdk import Client\njob = Client().job({job.id!r})\nmonitor = job.monitor()"
     write_notebook(server, "watch.ipynb", code, ASKS_FOR_NOTHING)
     screen.open("lab/tree/watch.ipynb")
     screen.run_cell()
@@ -145,6 +152,19 @@ def test_without_its_kernel_the_card_is_there_instead_of_dead_widgets(screen, se
     expect(page.locator("body")).not_to_contain_text("model not found")
     expect(output(screen).locator(".jupyter-widgets")).to_have_count(0)
     screen.shot(f"monitor-kernel-{how}")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_monitor_that_a_slow_page_gave_up_is_drawn_again(screen, monitored, known):
+    screen.save()
+    screen.page.reload()
+    expect(monitor(screen)).to_contain_text("as of ")
+    screen.page.evaluate(GIVE_UP, known)
+    if known:
+        expect(monitor(screen)).to_contain_text("as of ")
+    else:
+        expect(output(screen).locator(".jp-edt-card")).to_contain_text("lasting")
+    expect(screen.page.locator("body")).not_to_contain_text("model not found")
 
 
 @pytest.mark.parametrize("reloaded", [False, True])
