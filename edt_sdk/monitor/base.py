@@ -141,8 +141,9 @@ class Monitor(ABC):
         """A page shows the widget, or no page ever did."""
         if self._lease is None:
             return True
-        # While a cell runs the kernel reads no message, so that nothing can renew the lease.
-        return self._lease > 0 and (time.monotonic() < self._lease or SIGNS.busy_for() > 0)
+        # While a cell runs the kernel reads no message, so nothing can renew the lease. What counts is whether it was
+        # valid when the cell began.
+        return time.monotonic() - SIGNS.busy_for() < self._lease
 
     def _received(self, _widget: Any, message: Any, _buffers: Any) -> None:
         """Take a message of a page, in the kernel's main thread."""

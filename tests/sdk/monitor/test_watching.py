@@ -55,14 +55,15 @@ def test_a_monitor_that_no_page_shows_any_more_sends_no_request(monitor, trainin
     assert "FINISHED" in monitor._output.left[-1]["text/html"]
 
 
-@pytest.mark.parametrize("message", ["seen", "gone"])
-def test_a_page_that_was_closed_loses_its_lease_but_not_while_the_kernel_cannot_listen(monitor, monkeypatch, message):
-    tell(monitor, kind=message)
-    if message == "seen":
-        monitor._lease = time.monotonic() - 1.0
+@pytest.mark.parametrize(("expired", "listens"), [(1, True), (20, False), (None, False)])
+def test_a_lease_that_expires_while_a_cell_runs_lasts_as_long_as_the_cell(monitor, monkeypatch, expired, listens):
+    """No page can renew it then. One that expired before the cell began, or was given back, stays so."""
+    tell(monitor, kind="gone" if expired is None else "seen")
+    if expired is not None:
+        monitor._lease = time.monotonic() - expired
     assert not monitor.watched
     monkeypatch.setattr(SIGNS, "_began_at", time.monotonic() - 10)
-    assert monitor.watched == (message == "seen")
+    assert monitor.watched == listens
 
 
 def test_it_wakes_up_when_a_page_comes_back_and_not_at_each_sign_of_life(monitor):
