@@ -105,7 +105,8 @@ class Cuts:
             return found
         node = leaf
         while node.parent is not None:
-            if node.borrow is not None and node.used >= node.most and node.most < node.demand:
+            # By its budget: a group below may keep slots of it that it does not use.
+            if node.borrow is not None and node.budget >= node.most and node.most < node.demand:
                 return replace(cut, why="borrow", level=node.name)
             found = self._compared(replace(cut, job=node.name), node.parent, node.weighted())
             if found is not None:

@@ -210,7 +210,7 @@ class Holding:
     Attributes:
         entitled: the sum of the targets of its jobs.
         own: how many of the present slots it owns.
-        borrowed: what it uses beyond its own, whether owned by other groups or by none.
+        borrowed: what it uses or keeps beyond its own, whether owned by other groups or by none.
         lent: what others use of its own.
         lenders: group → slots of `borrowed` that it owns. The rest has no owner.
     """
@@ -226,16 +226,18 @@ def holdings(tree: Tree) -> dict[str, Holding]:
     """Return the holding of every group after the division, by name in the order of the plan.
 
     A group uses its own slots first. What it uses beyond them comes from slots without an owner, then from slots that
-    its siblings own and do not use, then from what the group above has borrowed in turn.
+    its siblings own and neither use nor keep, then from what the group above has borrowed in turn.
     """
     lenders = {"": dict[str, int]()}
     lent: dict[str, int] = {}
-    _trace(tree.root, lenders, lent)
+    held: dict[str, int] = {}
+    _hold(tree.root, held)
+    _trace(tree.root, held, lenders, lent)
     return {
         name: Holding(
             entitled=node.used,
             own=node.own,
-            borrowed=max(0, node.used - node.own),
+            borrowed=max(0, held[name] - node.own),
             lent=lent.get(name, 0),
             lenders=lenders.get(name, {}),
         )
@@ -243,18 +245,31 @@ def holdings(tree: Tree) -> dict[str, Holding]:
     }
 
 
-def _trace(node: GroupNode, lenders: dict[str, dict[str, int]], lent: dict[str, int]) -> None:
+def _groups_below(node: GroupNode) -> list[GroupNode]:
+    return [] if node.user_shares is not None else list(node.children.values())
+
+
+def _hold(node: GroupNode, held: dict[str, int]) -> int:
+    """Fill in what a node and each group below it use, with their own slots that they do not lend and nobody uses."""
+    groups = _groups_below(node)
+    used = sum(_hold(child, held) for child in groups) if groups else node.used
+    kept = 0 if node.lend is None else node.own - node.lend
+    held[node.name] = max(used, kept)
+    return held[node.name]
+
+
+def _trace(node: GroupNode, held: dict[str, int], lenders: dict[str, dict[str, int]], lent: dict[str, int]) -> None:
     """Fill in the lenders of the groups below a node, and what each of them lends."""
-    groups = [] if node.user_shares is not None else list(node.children.values())
+    groups = _groups_below(node)
     if not groups:
         return
-    unused = {child.name: child.own - child.used for child in groups if child.used < child.own}
+    unused = {each.name: each.own - held[each.name] for each in groups if held[each.name] < each.own}
     above = dict(lenders[node.name])
     owned = node.own - sum(child.own for child in groups)  # owned by the node itself, or at the root by no group
     # Slots that the node has borrowed but that have no owner count with its own.
-    nobodys = owned + max(0, node.used - node.own) - sum(above.values())
+    nobodys = owned + max(0, held[node.name] - node.own) - sum(above.values())
     for child in sorted(groups, key=lambda child: child.order):
-        wanted = max(0, child.used - child.own)
+        wanted = max(0, held[child.name] - child.own)
         taken = min(wanted, nobodys)
         nobodys -= taken
         wanted -= taken
@@ -277,4 +292,4 @@ def _trace(node: GroupNode, lenders: dict[str, dict[str, int]], lent: dict[str, 
             beyond -= slots
             lent[name] = lent.get(name, 0) + slots
     for child in groups:
-        _trace(child, lenders, lent)
+        _trace(child, held, lenders, lent)

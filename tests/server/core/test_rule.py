@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.plan import InstanceGroup, Plan
@@ -290,8 +290,13 @@ def situations(draw, floors=(1,)):
     return groups, draw(st.integers(0, 20)), claims
 
 
+# A group at its limit, because one below it keeps a slot that nobody asks for.
+KEPT = [group("g0", borrow=1), group("g1", "g0"), group("g2", "g0", own=1, lend=0), group("g3")]
+
+
 @settings(max_examples=120, deadline=None)
 @given(situations())
+@example((KEPT, 5, [job(0, 1, 2, "g1"), job(1, 1, 3, "g3")]))
 def test_it_is_its_definition(situation):
     groups, slots, claims = situation
     rule = settled(groups, slots, *claims)
@@ -301,9 +306,11 @@ def test_it_is_its_definition(situation):
         cut = rule.cut(claim.job)
         assert (cut.why == "met") == (rule.target(claim.job) >= claim.cap)
         assert cut.worth <= cut.rival_worth
+    limits = {each.name: each.lend for each in groups}
     for name, holding in rule.groups().items():
         assert sum(holding.lenders.values()) <= holding.borrowed, name
         assert holding.lent <= max(0, holding.own - holding.entitled), name
+        assert limits[name] is None or holding.lent <= limits[name], name
 
 
 def others(rule, claims, but=""):
