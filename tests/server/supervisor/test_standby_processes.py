@@ -71,21 +71,34 @@ def test_what_an_earlier_one_of_its_number_said_is_not_its_own(program):
     assert not list(hidden.streams.parent.iterdir())
 
 
-def test_its_process_comes_last_until_it_has_a_slot(program):
-    def badness():
-        with open(f"/proc/{process.pid}/oom_score_adj") as file:
-            return int(file.read())
-
+@pytest.fixture
+def waiting(program):
+    """The standbys of a job, one of them with a process."""
     ahead = StandbyProcesses()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as process:
-        before = badness()
         say(ahead.hidden(3, program), "…")
         ahead.started(3, process.pid)
-        assert badness() == 1000
-        ahead.assign(3)
-        assert badness() == before
-        ahead.started(3, process.pid)
-        assert badness() == before, "it has its slot already"
+        assert badness(process.pid) == 1000
+        yield ahead, process.pid
+
+
+def badness(pid):
+    with open(f"/proc/{pid}/oom_score_adj") as file:
+        return int(file.read())
+
+
+def test_its_process_comes_last_until_it_has_a_slot(waiting):
+    ahead, pid = waiting
+    ahead.assign(3)
+    assert badness(pid) == badness(os.getpid())
+    ahead.started(3, pid)
+    assert badness(pid) == badness(os.getpid()), "it has its slot already"
+
+
+def test_its_process_comes_last_until_it_is_to_end(waiting):
+    ahead, pid = waiting
+    ahead.end(3)
+    assert badness(pid) == badness(os.getpid())
 
 
 def test_there_is_room_as_long_as_enough_stays_free(monkeypatch):
