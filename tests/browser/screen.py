@@ -38,9 +38,13 @@ CHOOSE = """label => {
 CONNECTED = """() => [...(window.jupyterapp?.shell.widgets('main') ?? [])].some(({ isVisible, sessionContext }) =>
     isVisible && sessionContext?.isReady && sessionContext.session?.kernel?.connectionStatus === 'connected')"""
 
-# Close every document and page of ours. Refused where something would stay as the test before has left it.
+# Close every document and page of ours. Refused where something would stay as the test before has left it: a notebook
+# that is closed while its kernel starts leaves a connection, and the next one of that kernel shows no widgets.
 CLOSE_ALL = """async () => {
     const open = [...document.querySelectorAll('.jp-Dialog, .lm-Menu, .lm-CommandPalette, .Toastify__toast')];
+    const starting = [...(window.jupyterapp?.shell.widgets('main') ?? [])].some(
+        ({ sessionContext }) => sessionContext && !sessionContext.isReady);
+    if (starting) { return false; }
     if (!window.jupyterapp || !window.jupyterEdt || document.querySelector('.jp-edt-panel, .jp-mod-dirty')) {
         return false;
     }
