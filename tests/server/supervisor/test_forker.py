@@ -12,10 +12,11 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from edt_sdk.schemas.wire.zygote import Fork, to_wire
+from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE, Fork, to_wire
 from edt_server.supervisor.processes.forker import Forker, Request
 from edt_server.supervisor.processes.orphans import orphans, reap_orphans
 from edt_server.supervisor.programs.environment import zygote_environment
+from edt_server.supervisor.programs.programs import SCRIPT
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
@@ -27,12 +28,16 @@ def pid_of(zygote):
 
 
 class House:
-    """A forker, whose processes this one adopts, and what was forked by it."""
+    """A forker, whose processes this one adopts, and what was forked by it.
 
-    def __init__(self, tmp_path, *, needed=lambda: True):
+    Its zygotes import what a plain script needs: torch, with `only` None, takes two seconds of a core each time.
+    """
+
+    def __init__(self, tmp_path, *, needed=lambda: True, only=SCRIPT):
         self.tmp_path = tmp_path
         self.others = orphans(())  # children of this process from other tests, such as a database
-        self.forker = Forker(sys.executable, zygote_environment(os.environ, 1), tmp_path, needed=needed)
+        imported = {ONLY_VARIABLE: only} if only else {}
+        self.forker = Forker(sys.executable, zygote_environment(os.environ, 1) | imported, tmp_path, needed=needed)
         self.pids = []
         self.failed = []
         (tmp_path / "says_its_parents.py").write_text("import os\nprint(os.getppid())\n")
@@ -76,10 +81,10 @@ async def keeping(tmp_path, **options):
 
 
 @pytest_asyncio.fixture
-async def house(tmp_path):
+async def house(tmp_path, request):
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    async with keeping(tmp_path) as house:
+    async with keeping(tmp_path, only=getattr(request, "param", SCRIPT)) as house:
         yield house
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
@@ -94,6 +99,7 @@ def imports(caplog):
     return sum(record.message.startswith("zygote ready") for record in caplog.records)
 
 
+@pytest.mark.parametrize("house", [None], indirect=True, ids=["with torch"])
 async def test_the_heir_is_a_zygote_that_waits_and_no_orphan(house):
     await house.run()
     zygote, heir = await house.settled()
