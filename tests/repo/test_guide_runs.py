@@ -50,7 +50,6 @@ MINE = {
     "gan/train.py": "",
     "tools/fit.py": "",
     "tools/prepare.sh": "",
-    "training/train.py": "",
     "train.py": "",
     "src/train.py": "",
     "data/digits/a.csv": "1",
@@ -74,6 +73,7 @@ def place(root, tmp_path_factory) -> Path:
     shutil.copytree(root / "notebooks", here)
     script = here / "digits" / "train.py"
     script.write_text(script.read_text().replace("checkpoint_freq=0", "checkpoint_freq=1"))
+    shutil.copytree(here / "digits", here / "training")
     for name, text in MINE.items():
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text(text)
