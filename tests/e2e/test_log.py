@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.harness import Jobs
 
+QUICKSTART = Path(__file__).parents[2] / "notebooks" / "digits"
 TALKING = """
 import torch
 from fabric_model import FabricModel
@@ -23,6 +27,19 @@ if __name__ == "__main__":
     FabricModel(model, datasets, torch.nn.functional.cross_entropy, optimizer).train(2, 4, 2)
     print("after the training")
 """
+
+
+def test_the_quickstart_s_log_is_one_that_people_read(four_slots: Jobs) -> None:
+    job = four_slots.client.submit(QUICKSTART, main="train.py", max_workers=4, progress=False).wait(240)
+    lines = str(job.logs()).splitlines()
+    assert len(lines) <= 60, "\n".join(lines)
+    epochs = [line for line in lines if "Epoch " in line]
+    assert [int(re.search(r"Epoch (\d+) of 20, ", line)[1]) for line in epochs][::19] == [1, 20]
+    assert "ccuracy: 0.0" not in str(job.logs())
+    # The last line has what the page shows.
+    assert f"accuracy {100 * job.metrics().test_accuracy:.1f} %; " in epochs[-1]
+    assert f"update {job.view.progress.total_updates} of {job.view.progress.total_updates}: " in epochs[-1]
+    assert job.view.log == "quiet"
 
 
 @pytest.mark.parametrize("log", ["quiet", "batches"])
