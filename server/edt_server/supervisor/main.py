@@ -296,10 +296,10 @@ class Supervisor:
             case events.StartTask(worker=worker, task=task):
                 self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
             case events.End(process=process, patience=patience):
-                self._standbys.end(process)
+                self._standbys.hurry(process)
                 (self._remote if self._remote.has(process) else self._children).end(process, patience)
             case events.Kill(process=process, patience=patience, stack=stack):
-                self._standbys.end(process)
+                self._standbys.hurry(process)
                 (self._remote if self._remote.has(process) else self._children).kill(process, patience, stack=stack)
             case events.Gather(generation=generation):
                 self._later(GATHER_FOR, events.Gathered(generation))

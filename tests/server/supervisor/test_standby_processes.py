@@ -9,7 +9,7 @@ import pytest
 from edt_server.supervisor.processes import memory_left
 from edt_server.supervisor.processes.children import Program
 from edt_server.supervisor.processes.memory_left import Memory, memory_is_scarce, room_for_another
-from edt_server.supervisor.processes.standby_processes import StandbyProcesses
+from edt_server.supervisor.processes.standby_processes import StandbyProcesses, _may_raise
 from edt_server.supervisor.stream_index import StreamIndex
 
 
@@ -79,6 +79,7 @@ def waiting(program):
         say(ahead.hidden(3, program), "…")
         ahead.started(3, process.pid)
         assert badness(process.pid) == 1000
+        assert os.sched_getscheduler(process.pid) == (os.SCHED_IDLE if _may_raise() else os.SCHED_OTHER)
         yield ahead, process.pid
 
 
@@ -95,10 +96,11 @@ def test_its_process_comes_last_until_it_has_a_slot(waiting):
     assert badness(pid) == badness(os.getpid()), "it has its slot already"
 
 
-def test_its_process_comes_last_until_it_is_to_end(waiting):
+def test_one_that_is_to_end_gets_its_share_of_the_processor_and_is_still_killed_first(waiting):
     ahead, pid = waiting
-    ahead.end(3)
-    assert badness(pid) == badness(os.getpid())
+    ahead.hurry(3)
+    assert os.sched_getscheduler(pid) == os.SCHED_OTHER
+    assert badness(pid) == 1000
 
 
 def test_there_is_room_as_long_as_enough_stays_free(monkeypatch):

@@ -64,14 +64,14 @@ class StandbyProcesses:
         if pid is not None:
             restore_priority(pid)
 
-    def end(self, key: int) -> None:
-        """Let a standby that is told to end do so with the priority of the others.
+    def hurry(self, key: int) -> None:
+        """Schedule a standby that is told to end like the others: at the lowest priority it would take seconds.
 
-        On a busy machine a process with the lowest takes seconds to end.
+        It stays the first to kill when memory runs out.
         """
         pid = self._pids.pop(key, None)
         if pid is not None:
-            restore_priority(pid)
+            restore_scheduling(pid)
 
     def ended(self, key: int) -> None:
         """Record that its process has exited, or never existed. A standby with a slot is ignored."""
@@ -108,11 +108,16 @@ def restore_priority(pid: int) -> None:
     for process in _family(pid):
         with contextlib.suppress(OSError):
             _badness(process).write_text(_badness(os.getpid()).read_text())
-        if _may_raise():
-            # Twice: a thread may have started another one in the meantime.
-            for thread in (*_threads(process), *_threads(process)):
-                with contextlib.suppress(OSError):
-                    os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+    restore_scheduling(pid)
+
+
+def restore_scheduling(pid: int) -> None:
+    """Undo `lower_priority` but for which process is killed first."""
+    for process in _family(pid) if _may_raise() else ():
+        # Twice: a thread may have started another one in the meantime.
+        for thread in (*_threads(process), *_threads(process)):
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
 
 
 @cache
