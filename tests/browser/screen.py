@@ -39,17 +39,16 @@ CONNECTED = """() => [...(window.jupyterapp?.shell.widgets('main') ?? [])].some(
     isVisible && sessionContext?.isReady && sessionContext.session?.kernel?.connectionStatus === 'connected')"""
 
 # Close every document and page of ours. Refused where something would stay as the test before has left it: a notebook
-# that is closed while its kernel starts leaves a connection, and the next one of that kernel shows no widgets.
+# that is closed while its kernel starts leaves a connection to it, which keeps the widgets' messages from the next one.
 CLOSE_ALL = """async () => {
     const open = [...document.querySelectorAll('.jp-Dialog, .lm-Menu, .lm-CommandPalette, .Toastify__toast')];
-    const starting = [...(window.jupyterapp?.shell.widgets('main') ?? [])].some(
-        ({ sessionContext }) => sessionContext && !sessionContext.isReady);
-    if (starting) { return false; }
     if (!window.jupyterapp || !window.jupyterEdt || document.querySelector('.jp-edt-panel, .jp-mod-dirty')) {
         return false;
     }
     if (open.some(each => each.checkVisibility())) { return false; }
-    for (const widget of [...window.jupyterapp.shell.widgets('main')]) { widget.dispose(); }
+    const documents = [...window.jupyterapp.shell.widgets('main')];
+    if (documents.some(({ sessionContext }) => sessionContext?.isReady === false)) { return false; }
+    for (const each of documents) { each.dispose(); }
     await new Promise(done => setTimeout(done));
     return true;
 }"""

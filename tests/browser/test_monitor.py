@@ -15,7 +15,7 @@ ASKS_FOR_NOTHING = "import time\nwhile monitor.watched: time.sleep(0.05)\n'asks 
 
 # What a page does that is busy while the models come: it asks for one that is not there yet, and gives up.
 GIVE_UP = """known => {
-    const { outputArea, model } = window.jupyterapp.shell.currentWidget.content.widgets[0];
+    const { outputArea } = window.jupyterapp.shell.currentWidget.content.widgets[0];
     const output = outputArea.widgets[0].widgets.find(each => 'renderModel' in each);
     const unknown = { 'application/vnd.jupyter.widget-view+json': { model_id: 'came too late' } };
     if (!known) { output.renderModel = Object.getPrototypeOf(output).renderModel.bind(output, { data: unknown }); }

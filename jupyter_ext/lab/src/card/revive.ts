@@ -56,12 +56,12 @@ function kernelOf(session: ISessionContext): string {
 function takeOut(panel: NotebookPanel, kernel: string): void {
   for (const { cell, at, whose } of monitors(panel)) {
     if (whose !== kernel) {
-      withoutWidget(cell.model.outputs, at);
+      removeWidget(cell.model.outputs, at);
     }
   }
 }
 
-function withoutWidget(outputs: CodeCell['model']['outputs'], at: number): void {
+function removeWidget(outputs: CodeCell['model']['outputs'], at: number): void {
   const output = outputs.get(at).toJSON();
   const { [WIDGET]: _widgets, ...data } = output['data'] as Record<string, unknown>;
   const { [KERNEL]: _kernel, ...metadata } = output['metadata'] as Record<string, unknown>;
@@ -84,7 +84,7 @@ function drawAgain(panel: NotebookPanel): void {
       } else if (output.node.classList.contains(GIVEN_UP)) {
         output.node.classList.remove(GIVEN_UP);
         if (tried) {
-          withoutWidget(cell.model.outputs, at);
+          removeWidget(cell.model.outputs, at);
         } else {
           tried = true;
           void output.renderModel(cell.model.outputs.get(at));
