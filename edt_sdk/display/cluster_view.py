@@ -27,7 +27,8 @@ class Cluster(dict[str, Any]):
 
     Keys: `slots` (id, host, device, resource_group, job), `resource_groups` (name, slots, free), `groups` (what each
     instance group has, owns, borrows and lends, see `/edt/api/spec.yaml`), `jobs` (the live ones: held, entitled,
-    asked, and the reason they wait), `threads_per_slot`, and `elsewhere` (GPUs in use by jobs of another job store).
+    asked, and the reason they wait), `threads_per_slot`, `elsewhere` (GPUs in use by jobs of another job store), and
+    `warnings` (for admins).
     """
 
     def __repr__(self) -> str:
@@ -44,7 +45,7 @@ class Cluster(dict[str, Any]):
             )
             parts.append(f"<p><b>{escape(resource['name'])}</b>: {size}<br/>{bars}</p>")
             parts.append(html_table(_GROUP_HEAD, _rows(self, resource["name"])))
-        parts += [f"<p>{escape(line)}</p>" for line in _elsewhere(self)]
+        parts += [f"<p>{escape(line)}</p>" for line in (*_elsewhere(self), *_warnings(self))]
         jobs = [(*_job(job, letters), job["reason"]) for job in self["jobs"]]
         parts.append(html_table((*_JOB_HEAD, "WHY NO MORE"), jobs, empty="No jobs."))
         return '<div role="group" aria-label="the machine">' + "".join(filter(None, parts)) + "</div>"
@@ -65,7 +66,7 @@ def cluster_text(answer: Answer, *, width: int = 110) -> str:
     if astray:
         hosts = ", ".join(dict.fromkeys(slot["host"] for slot in astray))
         parts.append(f"In no resource group: {_slots(len(astray))} of {hosts}")
-    parts += _elsewhere(answer)
+    parts += [*_elsewhere(answer), *(textwrap.fill(line, width) for line in _warnings(answer))]
     if answer["jobs"]:
         rows = [_job(job, letters) for job in answer["jobs"]]
         table = text_table(_JOB_HEAD, rows, width=width, dropped=DROPPED)
@@ -165,6 +166,10 @@ def _bars(answer: Answer, resource: str, letters: Mapping[str, str]) -> Iterator
 
 def _elsewhere(answer: Answer) -> list[str]:
     return [f"In use by the job store in {each['data_dir']}: {each['device']}" for each in answer.get("elsewhere", ())]
+
+
+def _warnings(answer: Answer) -> list[str]:
+    return [f"Warning: {each}" for each in answer.get("warnings", ())]
 
 
 def _slots(number: int) -> str:

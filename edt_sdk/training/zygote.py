@@ -28,6 +28,7 @@ from types import CodeType, ModuleType
 
 from edt_sdk.schemas.wire import zygote as wire
 from edt_sdk.schemas.wire.context import JOB_VARIABLE, end_processes
+from edt_sdk.training.namespaces import enter
 
 PROGRAMS = ("edt_sdk.training.driver", "edt_sdk.training.worker")
 # The first optimizer of a process imports torch._dynamo, which takes as long as torch.
@@ -38,6 +39,8 @@ _MOST_DESCRIPTORS = 64
 # Gate, request, stdout and stderr of a program. It inherits the others.
 _OWN_DESCRIPTORS = 4
 _PR_SET_PDEATHSIG = 1
+# The word with which a forked process says that it leads its session.
+_LEADS = b"."
 # The files that `import_all` has imported, as they were then.
 _imported: dict[str, wire.Stamp] = {}
 # EDT_JOB of the bound programs that were forked, and the descriptors that they inherited.
@@ -68,7 +71,7 @@ def main() -> int:
     only = os.environ.get(wire.ONLY_VARIABLE)
     import_all(*([only] if only else PROGRAMS))
     try:
-        connection.send(wire.encode(wire.Ready(files=_imported)))
+        connection.send(wire.encode(wire.Ready(files=_imported, places=_places(path))))
         while isinstance(birth := serve(connection), Heir):
             # The supervisor sees the end of the former zygote by this socket, so no other process may hold it.
             connection.close()
@@ -147,12 +150,16 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
     if between == 0:
         try:
             os.close(read)
-            if os.fork() != 0:
+            if request == wire.PROGRAM:
+                _enter_namespaces(given)
+            # The process in between says the pid, because in another pid namespace the new one has another number.
+            if pid := os.fork():
+                os.write(write, str(pid).encode())
                 os._exit(0)
             # The process leads its own session and blocks at the gate until the supervisor has registered it. Otherwise
             # the supervisor could reap or kill it as a stranger (decision 011).
             os.setsid()
-            os.write(write, str(os.getpid()).encode())
+            os.write(write, _LEADS)
             os.close(write)
             _pass(gate)
             return Heir(socket.socket(fileno=given[0])) if request == wire.HEIR else _birth(given)
@@ -161,9 +168,19 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
     os.close(write)
     with open(read, "rb") as pipe:
         # After the end of the process in between, the supervisor is the parent of the new one.
-        os.waitpid(between, 0)
-        pid = pipe.read()
-    return wire.Forked(pid=int(pid)) if pid else wire.NotForked(why="the second fork failed")
+        status = os.waitpid(between, 0)[1]
+        said = pipe.read()
+    if status == 0 and _LEADS in said:
+        return wire.Forked(pid=int(said.replace(_LEADS, b"")))
+    return wire.NotForked(why="the second fork, or entering its sandbox, failed")
+
+
+def _enter_namespaces(given: list[int]) -> None:
+    """Enter the namespaces of a request, and take their descriptors out of `given`."""
+    count = _read_fork(given[0]).namespaces
+    if count:
+        enter(given[1 : 1 + count])
+        del given[1 : 1 + count]
 
 
 def _pass(gate: int) -> None:
@@ -261,6 +278,16 @@ def _files() -> dict[str, wire.Stamp]:
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
     found = [*([torch / "__init__.py", torch / "version.py"] if torch else []), *folder.rglob("*.py")]
     return {str(path): stamp for path in found if (stamp := wire.stamp(str(path))) is not None}
+
+
+def _places(path: Sequence[str]) -> tuple[str, ...]:
+    """Return the folders of this interpreter and of what it can import. `path` is its `sys.path` at its start."""
+    # The first entry is the working directory, which is not the interpreter's.
+    own = path if sys.flags.safe_path else path[1:]
+    executable, sdk = os.path.realpath(sys.executable), sys.modules["edt_sdk"].__file__ or ""
+    named = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
+    named += [os.path.dirname(executable), os.path.dirname(os.path.dirname(sdk)), *own]
+    return tuple(dict.fromkeys(os.path.abspath(each) for each in named if os.path.exists(each)))
 
 
 def _path(zygote: Sequence[str], before: str, now: str) -> list[str]:

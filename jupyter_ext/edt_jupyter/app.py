@@ -23,7 +23,7 @@ from typing import Any
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_core.utils import ensure_async
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Dict, Float, Int, List, Set, Unicode, default
+from traitlets import Bool, Dict, Enum, Float, Int, List, Set, Unicode, default
 
 from edt_jupyter import front_ends
 from edt_jupyter.api import API, handlers, kernels_of
@@ -36,10 +36,12 @@ from edt_jupyter.http.remote import Remote
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
+from edt_sdk.schemas.wire.control import SAME
 from edt_server.leadership import MANY_HOSTS, ONE_HOST, LeaderElection, shared_secret
 from edt_server.service import Service, configured_plan, open_service, owner_name
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreUnavailable
+from edt_server.system.isolation import KINDS, OPEN, isolation
 from edt_server.system.processes import identify
 from edt_server.system.runtime import leave_runtime_dir, runtime_dir
 
@@ -162,6 +164,20 @@ class EdtApp(ExtensionApp):
         Unicode(),
         help="Names of environment variables of this server that its jobs see too, such as ['WANDB_*']. Without them "
         "jobs see PATH, HOME, locale, proxies and what Python, CUDA and the numeric libraries read.",
+    ).tag(config=True)
+    isolation = Enum(
+        ["", *KINDS],
+        "",
+        help="How jobs are kept apart: 'same' runs them as this server's account, 'sandbox' shows each its own files "
+        "only (bubblewrap). Default: 'same' for one person. Several people have to choose; see docs/security.md.",
+    ).tag(config=True)
+    sandbox_paths = List(
+        Unicode(),
+        help="Files and folders that jobs in a sandbox see too, read-only, such as ['/srv/models'].",
+    ).tag(config=True)
+    sandbox_network = Bool(
+        True,
+        help="Jobs in a sandbox have the network of this machine. Without it they reach nothing but each other.",
     ).tag(config=True)
     keep_server_alive = Bool(
         True,
@@ -321,8 +337,9 @@ class EdtApp(ExtensionApp):
     async def _lead(self, store: Store) -> None:
         settings = await asyncio.to_thread(self._settings)
         server = self.serverapp
-        shared = server is not None and several_people(server.identity_provider)
-        listed = partial(self._listed_interpreters, server.kernel_spec_manager) if server and shared else None
+        for warning in settings.warnings:
+            self.log.warning("edt | %s", warning)
+        listed = partial(self._listed_interpreters, server.kernel_spec_manager) if server and self._shared else None
         opening = open_service(settings, on_state=self._on_state, store=store, listed=listed)
         self._service = await self._serving.enter_async_context(opening)
         self.log.info("edt | %s, data in %s", f"{API}/ is ready", settings.data_dir)
@@ -340,8 +357,20 @@ class EdtApp(ExtensionApp):
         # Jupyter's own provider knows one user only, who is the account and the admin.
         several = self.serverapp is not None and identifies(self.serverapp.identity_provider)
         given["admins"] = frozenset(map(owner_name, self.admins)) if several else None
+        kept_apart = given["isolation"] = isolation(
+            self.isolation,
+            several=self._shared,
+            hosts=bool(self.local_hosts),
+            readable=[os.path.abspath(os.path.expanduser(path)) for path in self.sandbox_paths],
+            network=self.sandbox_network,
+        )
+        given["warnings"] = (OPEN,) if self._shared and kept_apart.kind == SAME else ()
         given["plan"] = configured_plan(self.instance_groups, self.resource_groups)
         return Settings(**given)
+
+    @property
+    def _shared(self) -> bool:
+        return self.serverapp is not None and several_people(self.serverapp.identity_provider)
 
     async def _listed_interpreters(self, kernels: Any) -> list[str]:
         # Asked for each submission: a kernel may have been installed since.

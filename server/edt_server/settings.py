@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edt_sdk.schemas.plan import Plan
+from edt_sdk.schemas.wire.control import Isolation
 from edt_server.store import sqlite_url
 from edt_server.system.detached import inherited
 
@@ -39,6 +40,8 @@ class Settings:
         standby_workers: workers that a job with fewer slots than it asks for keeps ready for the next, 0 for none.
         retention_days: days after its end that a job is removed with its results, 0 for never.
         retention_bytes: most bytes of ended jobs. The oldest are removed until it holds. 0 for no limit.
+        isolation: what the processes of jobs can reach.
+        warnings: sentences on these settings that every admin should read.
     """
 
     data_dir: Path
@@ -62,6 +65,8 @@ class Settings:
     standby_workers: int = 2
     retention_days: float = 0.0
     retention_bytes: int = 0
+    isolation: Isolation = field(default_factory=Isolation)
+    warnings: Sequence[str] = ()
 
     @property
     def store_url(self) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -76,6 +78,25 @@ def submit(client: Client, main: str = "forever.py", **options: object) -> Job:
 def leads(server: LocalServer) -> bool:
     """Whether it has said last that it leads."""
     return "/edt/api/ is ready" in server.log.read_text(errors="replace")
+
+
+def stop_between_transactions(pair: Pair) -> None:
+    """Stop the leader while it does not hold SQLite's lock, which a stopped process would keep from everybody."""
+
+    def stopped() -> bool:
+        os.kill(pair.leader.pid, signal.SIGSTOP)
+        with closing(sqlite3.connect(pair.leader.data_dir / "edt.sqlite", timeout=1)) as store:
+            try:
+                store.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(pair.leader.pid, signal.SIGCONT)
+                return False
+        return True
+
+    if (pair.leader.data_dir / "edt.sqlite").exists():
+        until(stopped, "the leader stopped between two transactions")
+    else:
+        os.kill(pair.leader.pid, signal.SIGSTOP)
 
 
 def test_every_verb_is_answered_by_the_follower(lasting: Pair, tmp_path: Path) -> None:
@@ -170,7 +191,7 @@ def test_a_request_that_comes_while_nobody_leads_waits_for_the_next_leader(pair:
 @pytest.mark.parametrize("either", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
 def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(either: Pair) -> None:
     job = submit(either.leader.client())
-    os.kill(either.leader.pid, signal.SIGSTOP)
+    stop_between_transactions(either)
     until(lambda: leads(either.follower), "the take-over", limit=60)
     assert f"the one at {either.leader.url} is stopped" in either.follower.log.read_text()
     taken = either.follower.client().job(job.id)

@@ -22,6 +22,7 @@ class AsAnn:
     @pytest.fixture
     def jp_server_config(self, jp_server_config):
         jp_server_config["ServerApp"]["identity_provider_class"] = Tokens
+        jp_server_config["EdtApp"].setdefault("isolation", "same")
         return jp_server_config
 
     @pytest.fixture

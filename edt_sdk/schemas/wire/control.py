@@ -16,6 +16,8 @@ from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
 
 # Raised only for a change that old supervisors cannot read. A supervisor with another number is refused.
 PROTOCOL = 1
+# The kinds of `Isolation`.
+SAME, SANDBOX = "same", "sandbox"
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -38,6 +40,20 @@ class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True):
     start_ticks: int
 
 
+class Isolation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job's processes are kept apart from the server and from other people's jobs.
+
+    Attributes:
+        kind: SAME for plain processes of the server's account, SANDBOX for namespaces of their own.
+        readable: files and folders of the machine that a sandbox shows too, read-only.
+        network: whether a sandbox has the machine's network.
+    """
+
+    kind: str = SAME
+    readable: tuple[str, ...] = ()
+    network: bool = True
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor's orders, `launch.json` (0600).
 
@@ -57,6 +73,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         host: name of the host that the supervisor runs on, "" where the machine is the only one.
         hosts_dir: folder of the addresses of host agents (`agent.AgentAddress`), for slots of other hosts.
         standbys: workers that may be kept ready ahead of their slots, 0 for none.
+        isolation: what the job's processes can reach.
     """
 
     job_id: str
@@ -80,6 +97,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     hosts_dir: str = ""
     standbys: int = 0
+    isolation: Isolation = Isolation()
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):

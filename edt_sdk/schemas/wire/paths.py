@@ -140,6 +140,11 @@ class JobPaths:
         return self.job_dir / "resume_from"
 
     @property
+    def temporary(self) -> Path:
+        """Return the folder that is /tmp where the job runs in a sandbox. It is removed with the job's processes."""
+        return self.job_dir / "tmp"
+
+    @property
     def streams_dir(self) -> Path:
         """Return the folder of the raw stdout and stderr of every process, such as `driver.stdout`."""
         return self.job_dir / "streams"

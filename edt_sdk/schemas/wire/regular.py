@@ -7,6 +7,7 @@ where only our own programs write it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -69,6 +70,25 @@ def is_regular(path: Path, *, within: Path | None = None) -> bool:
     return True
 
 
+def append_regular(path: Path) -> int:
+    """Return a descriptor that appends to a regular file, which is made (0600) when there is none. Never waits.
+
+    OSError as of `os.open`, and when something that is no regular file has the name.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileExistsError(errno.EEXIST, "no regular file", str(path))
+    return descriptor
+
+
+def make_folder(path: Path, *, within: Path) -> None:
+    """Make a folder with its parents, if it does not exist. NotADirectoryError for a link below `within`."""
+    within.mkdir(parents=True, exist_ok=True)
+    os.close(_open_folder(path, within, make=True))
+
+
 def regular_files(folder: Path, pattern: str, *, within: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the regular files of a folder whose paths match the glob pattern, each with its status.
 
@@ -85,7 +105,7 @@ def regular_files(folder: Path, pattern: str, *, within: Path) -> Iterator[tuple
             continue
 
 
-def _open_folder(folder: Path, within: Path) -> int:
+def _open_folder(folder: Path, within: Path, *, make: bool = False) -> int:
     # One component after the other, each relative to the folder that is open: the check and the use cannot differ.
     # `openat2` would do it in one call, but Python does not offer it.
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -94,6 +114,9 @@ def _open_folder(folder: Path, within: Path) -> int:
         try:
             if part == os.pardir:
                 raise NotADirectoryError(errno.ENOTDIR, "leads out of its folder", str(folder))
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
             inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=descriptor)
         finally:
             os.close(descriptor)

@@ -2,9 +2,9 @@
 
 A request is one byte with file descriptors (SCM_RIGHTS). Its first descriptor is the gate, a pipe at which the new
 process waits: one byte lets it pass, end of file ends it. For a program, the next descriptors are a memory file with
-the `Fork`, stdout, stderr, and the descriptors to inherit. For an heir, which is another zygote, the next one is the
-socket that it serves instead of its parent's. Answers come in the order of the requests. The first answer is `Ready`,
-which an heir does not repeat.
+the `Fork`, the namespaces it is to run in, stdout, stderr, and the descriptors to inherit. For an heir, which is
+another zygote, the next one is the socket that it serves instead of its parent's. Answers come in the order of the
+requests. The first answer is `Ready`, which an heir does not repeat.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         environ: all of its variables, with bytes as Latin-1, see `to_wire`.
         bound: pid of its parent, with which it is to be killed, 0 for none. Then the zygote ends what it has started.
+        namespaces: how many descriptors of namespaces it enters, in their order, before it runs. It has no privilege
+            there.
     """
 
     module: str
@@ -37,6 +39,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     umask: int
     bound: int = 0
+    namespaces: int = 0
 
 
 Stamp = tuple[int, int]
@@ -53,9 +56,14 @@ def stamp(path: str) -> Stamp | None:
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Everything is imported. `files` has the stamps of the files that decide what was imported."""
+    """Everything is imported. `files` has the stamps of the files that decide what was imported.
+
+    `places` are the folders of the interpreter and of what it can import. A zygote of a version that cannot enter
+    namespaces has none.
+    """
 
     files: dict[str, Stamp]
+    places: tuple[str, ...] = ()
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -38,6 +38,8 @@ export interface ICluster {
     device: string;
     data_dir: string;
   }[];
+  /** Sentences on the server's settings that its admins should read; for other users none. */
+  warnings?: string[];
 }
 
 export interface IClusterJob {

@@ -58,6 +58,7 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
         host=host,
         hosts_dir=hosts_dir,
         standbys=settings.standby_workers,
+        isolation=settings.isolation,
     )
 
 

@@ -236,7 +236,7 @@ class Service:
         return await asyncio.to_thread(partial(results.plan, paths, part, streams=streams))
 
     async def cluster(self, user: str) -> dict[str, Any]:
-        """Return slots with the job in each, groups, living jobs, and the threads of a slot."""
+        """Return slots with the job in each, groups, living jobs, the threads of a slot, and an admin's warnings."""
 
         def read() -> dict[str, Any]:
             rows = self._ledger.store.jobs(states=[state for state in JobState if not state.final])
@@ -248,7 +248,9 @@ class Service:
         for job in unexplained(answer, user):
             # One by one, so that decisions can come in between.
             job["reason"] = await self._writer.read(self._why, job["id"])
-        return {**answer, "threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere}
+        warnings = list(self.settings.warnings) if self._is_admin(user) else []
+        own = {"threads_per_slot": self.threads_per_slot, "elsewhere": elsewhere, "warnings": warnings}
+        return {**answer, **own}
 
     async def standing(self) -> dict[str, Any]:
         """Return slots and groups as in `cluster`, and the names of the jobs in slots, in their order of arrival."""

@@ -20,6 +20,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.wire import link
 from edt_server.supervisor.state_machines.events import DRIVER
+from edt_server.system.processes import pids_here
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class LinkServer:
                 log.warning("the link of process %d is held open by a process it left behind", key)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        key = self._peer(writer.get_extra_info("socket"))
+        pid, key = self._peer(writer.get_extra_info("socket"))
         if key is None or key in self._closed:
             log.warning("connection refused on the link: %s", "not ours" if key is None else f"second one of {key}")
             writer.close()
@@ -112,7 +113,7 @@ class LinkServer:
         self._writers[key] = writer
         why = "it ended the connection"
         try:
-            why = await self._listen(key, reader)
+            why = await self._listen(key, _Numbers(pid), reader)
         except ConnectionError as wrong:
             why = str(wrong)
         finally:
@@ -122,7 +123,7 @@ class LinkServer:
                 del self._writers[key]
                 self._on_lost(key, why)
 
-    async def _listen(self, key: int, reader: asyncio.StreamReader) -> str:
+    async def _listen(self, key: int, numbers: _Numbers, reader: asyncio.StreamReader) -> str:
         greeted = False
         while True:
             try:
@@ -137,19 +138,40 @@ class LinkServer:
                 log.warning("message out of place on the link, process=%d: %s", key, type(message).__name__)
                 return f"it sent a {type(message).__name__} that is not its own to send"
             greeted = True
-            self._on_message(key, message)
+            self._on_message(key, numbers.translate(message))
 
-    def _peer(self, connection: socket.socket) -> int | None:
+    def _peer(self, connection: socket.socket) -> tuple[int, int | None]:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         pid, uid, _ = _UCRED.unpack(credentials)
         if uid != os.geteuid():
-            return None
+            return pid, None
         try:
             # The session and not the pid: the job's interpreter may be a script that starts the real one. The leader is
             # not reaped before its link is read, so the number cannot be another session's.
-            return self._leader(os.getsid(pid))
+            return pid, self._leader(os.getsid(pid))
         except ProcessLookupError:
-            return None
+            return pid, None
+
+
+class _Numbers:
+    """The pids of one process and its children, as this process sees them: in a sandbox they have others."""
+
+    def __init__(self, peer: int) -> None:
+        self._peer = peer
+        self._known: dict[int, int] = {}
+
+    def translate(self, message: link.Upward) -> link.Upward:
+        """Return the message with the pids that are valid here."""
+        match message:
+            case link.WorkerHello() | link.DriverHello():
+                return msgspec.structs.replace(message, pid=self._peer)
+            case link.Began(pids=pids) if pids:
+                self._known |= pids_here(pids, self._peer)
+                return msgspec.structs.replace(message, pids=tuple(self._known.get(pid, pid) for pid in pids))
+            case link.Crashed(pid=pid):
+                return msgspec.structs.replace(message, pid=self._known.get(pid, pid))
+            case _:
+                return message
 
 
 def _speaker(message: link.Upward) -> int:

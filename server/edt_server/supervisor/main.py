@@ -20,7 +20,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.torchrun import TorchrunOptions
-from edt_sdk.schemas.wire.control import Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
+from edt_sdk.schemas.wire.control import SANDBOX, Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
@@ -31,6 +31,7 @@ from edt_server.supervisor.processes.memory import host_mark, memory_folder, rem
 from edt_server.supervisor.processes.memory_left import memory_is_scarce, room_for_another
 from edt_server.supervisor.processes.ports import RunPorts
 from edt_server.supervisor.processes.predecessors import Predecessors, end_leftovers
+from edt_server.supervisor.processes.sandbox import JobSandbox
 from edt_server.supervisor.processes.standby_processes import StandbyProcesses
 from edt_server.supervisor.processes.zygote import ZygoteProcess
 from edt_server.supervisor.programs.environment import MASTER, JobEnvironment, make_folders
@@ -78,13 +79,16 @@ class Supervisor:
         self._runtime_dir = Path(orders.runtime_dir)
         mark = host_mark(orders.host, self._runtime_dir.parent)
         memory_dir = memory_folder(orders.job_id, host=mark)
-        self._job = JobEnvironment(orders, orders.host or identity.host, link, dict(os.environ), memory_dir)
+        environ = dict(os.environ)
+        if orders.isolation.kind == SANDBOX:
+            environ.pop("TMPDIR", None)  # a sandbox has a /tmp of its own, and no other such folder
+        self._job = JobEnvironment(orders, orders.host or identity.host, link, environ, memory_dir)
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         elog = paths.driver_log_dir(self._job.host) / "stdout"
         # The name under which `edt_server.outputs.logs` looks the file up.
         others = {f"log/{elog.parent.name}/stdout": elog}
-        self._index = StreamIndex(paths.stream_index, paths.streams_dir, others)
+        self._index = StreamIndex(paths.stream_index, paths.streams_dir, others, within=paths.result_dir)
         self._journal = Journal(paths.journal)
         history = history_of(self._journal.reports, lambda training: str(paths.payload(training)))
         self._machine = _machine_of(orders, history)
@@ -93,14 +97,16 @@ class Supervisor:
         # A plain job restarts from the beginning: what its old processes still do counts for nothing.
         patience = 0.0 if isinstance(self._machine, Plain) else max(orders.hang_timeout, PREDECESSOR_PATIENCE)
         self._predecessors = Predecessors(self._runtime_dir / "alive.lock", patience)
+        self._sandbox = JobSandbox(orders, memory_dir) if orders.isolation.kind == SANDBOX else None
         forker = Forker(
             orders.interpreter,
             zygote_environment_of(orders),
             paths.streams_dir,
             zygote,
             needed=lambda: self._machine.training,
+            sandbox=self._sandbox,
         )
-        self._children = Children(forker, self._exited, self._before_reap)
+        self._children = Children(forker, self._exited, self._before_reap, self._sandbox)
         self._standbys = StandbyProcesses()
         self._remote = RemoteWorkers(orders, paths.launch_file, identity, self._feed, self._exited_remotely)
         self._link = LinkServer(
@@ -149,6 +155,8 @@ class Supervisor:
             await self._remote.close()
             self._children.kill_all()
             await self._children.end_orphans()
+            if self._sandbox is not None:
+                self._sandbox.close()
             await self._link.stop()
             self._index.close()
             self._journal.close()
@@ -338,7 +346,11 @@ class Supervisor:
             self._feed(events.Started(key, pid))
 
         try:
-            program = program_of(self._job, key, slot, self._umask, self._predecessors.descriptor, task=task)
+            kept = [self._predecessors.descriptor]
+            if self._sandbox is not None and not isinstance(self._machine, Plain):
+                # Workers end by themselves when this process does. A script has to end with it.
+                kept.append(self._sandbox.lifeline)
+            program = program_of(self._job, key, slot, self._umask, *kept, task=task)
         except OSError as wrong:
             self._feed(events.NotStarted(key, str(wrong)))
             return

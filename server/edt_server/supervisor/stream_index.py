@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.wire.regular import read_regular
+from edt_sdk.schemas.wire.regular import read_regular, stat_regular
 
 _encoder = msgspec.json.Encoder()
 
@@ -28,12 +28,14 @@ class _Growth(msgspec.Struct, frozen=True):
 class StreamIndex:
     """Records the sizes of the files whenever `sample` is called.
 
-    Streams keep their names in the index. `others` are further files, by their names there.
+    Streams keep their names in the index. `others` are further files, by their names there, which the job's code makes
+    in the folder `within`.
     """
 
-    def __init__(self, index: Path, streams: Path, others: dict[str, Path]) -> None:
+    def __init__(self, index: Path, streams: Path, others: dict[str, Path], *, within: Path) -> None:
         self._streams = streams
         self._others = others
+        self._within = within
         self._sizes: dict[str, int] = {}
         self._torn = False
         if index.exists():  # from an earlier supervisor of this job
@@ -77,7 +79,7 @@ class StreamIndex:
             return []  # the job is being deleted
         for name, path in self._others.items():
             try:
-                found.append((name, path.stat().st_size))
+                found.append((name, stat_regular(path, within=self._within).st_size))
             except OSError:
                 continue  # the user's code has not written it, or removed it
         return sorted(found)

@@ -6,9 +6,11 @@ Read first: `processes.py` (how a process is identified), then `slots.py`.
 """
 
 __all__ = [
+    "bubblewrap",
     "detached",
     "device_claims",
     "interpreters",
+    "isolation",
     "pauses",
     "presence",
     "private_files",

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,6 +113,29 @@ def stat_fields(pid: int) -> list[str]:
     return text[text.rindex(")") + 1 :].split()
 
 
+def pids_here(pids: Collection[int], neighbour: int) -> dict[int, int]:
+    """Return the pids that processes have here, by those that they have in the pid namespace of `neighbour`.
+
+    A process that has ended is left out, unless the two namespaces are the same. {} when `neighbour` has ended.
+    """
+    try:
+        namespace = _namespace_of(neighbour)
+    except OSError:
+        return {}
+    if namespace == _pid_namespace():
+        return {pid: pid for pid in pids}
+    found: dict[int, int] = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            lines = Path(f"/proc/{name}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+            numbers = next((line.split()[1:] for line in lines if line.startswith("NSpid:")), [])
+            if len(numbers) > 1 and int(numbers[-1]) in pids and _namespace_of(int(name)) == namespace:
+                found[int(numbers[-1])] = int(name)
+        except OSError:
+            continue  # it has exited, or belongs to another account
+    return found
+
+
 def _runs(identity: ProcessIdentity) -> bool:
     try:
         fields = stat_fields(identity.pid)
@@ -128,3 +151,7 @@ def _boot_id() -> str:
 
 def _pid_namespace() -> str:
     return os.readlink("/proc/self/ns/pid")
+
+
+def _namespace_of(pid: int) -> str:
+    return os.readlink(f"/proc/{pid}/ns/pid")

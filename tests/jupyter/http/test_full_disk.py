@@ -42,7 +42,12 @@ async def test_a_full_disk_stops_no_reading_stopping_and_deleting(edt, call, sub
     ended = (await submit({"train.py": WRITES}, framework="PyTorch")).json["id"]
     await until_async(lambda: is_in(ended, "FINISHED"), "the end of a job")
     running = (await submit(framework="PyTorch")).json["id"]
-    await until_async(lambda: is_in(running, "RUNNING"), "a job's start")
+
+    async def has_said_hello():
+        return "hello" in str((await call("GET", f"jobs/{running}/logs")).json)
+
+    # Without room for its first words it would fail by itself.
+    await until_async(has_said_hello, "a job's first words")
     caplog.clear()
     store, seen = edt.service.store, set()
 

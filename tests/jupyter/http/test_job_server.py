@@ -72,6 +72,7 @@ def served(tmp_path_factory):
         "ServerApp.jpserver_extensions": "{'jupyter_server_terminals': True, 'jupyterlab': True, 'notebook': True}",
         "ServerApp.extra_services": "['jupyter_server.services.contents.handlers']",
         "ServerApp.terminals_enabled": True,
+        "EdtApp.isolation": "same",
     }
     root = tmp_path_factory.mktemp("service")
     server = LocalServer(

@@ -18,7 +18,7 @@ def strangers():
 def orphans(monkeypatch, strangers):
     """`orphans` without the strangers, which are nobody's to reap or kill."""
     real = module.orphans
-    monkeypatch.setattr(module, "orphans", lambda known: real({*strangers, *known}))
+    monkeypatch.setattr(module, "orphans", lambda known, adopter=None: real({*strangers, *known}, adopter))
     return module.orphans
 
 

@@ -74,7 +74,7 @@ def streams(tmp_path):
 
 def test_the_index_tells_when_each_byte_was_there(tmp_path, streams):
     elog = tmp_path / "log" / "stdout"
-    index = StreamIndex(tmp_path / "index.jsonl", streams, {"log/driver/stdout": elog})
+    index = StreamIndex(tmp_path / "index.jsonl", streams, {"log/driver/stdout": elog}, within=tmp_path)
     index.sample(1.0)
     (streams / "driver.stdout").write_text("one\n")
     index.sample(2.0)
@@ -100,14 +100,14 @@ def test_the_index_tells_when_each_byte_was_there(tmp_path, streams):
 def test_another_supervisor_goes_on_with_the_index(tmp_path, streams):
     (streams / "driver.stdout").write_text("one\n")
     for now in (1.0, 2.0):
-        index = StreamIndex(tmp_path / "index.jsonl", streams, {})
+        index = StreamIndex(tmp_path / "index.jsonl", streams, {}, within=tmp_path)
         index.sample(now)
         index.close()
     assert (tmp_path / "index.jsonl").read_text().count("\n") == 1
 
 
 def test_a_job_that_is_deleted_meanwhile_is_no_trouble(tmp_path, streams):
-    index = StreamIndex(tmp_path / "index.jsonl", streams, {})
+    index = StreamIndex(tmp_path / "index.jsonl", streams, {}, within=tmp_path)
     streams.rmdir()
     index.sample(1.0)
     index.close()

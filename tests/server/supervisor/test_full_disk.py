@@ -49,7 +49,7 @@ def test_growth_is_recorded_when_there_is_room_again(disk):
     streams.mkdir()
     output = streams / "driver.stdout"
     output.write_bytes(b"")
-    index = StreamIndex(disk / "index", streams, {})
+    index = StreamIndex(disk / "index", streams, {}, within=disk)
     os.truncate(output, 1)
     index.sample(1.0)
     fill(disk / "ballast")
@@ -68,4 +68,4 @@ def test_growth_is_recorded_when_there_is_room_again(disk):
     read.update()
     assert read.time_of("driver.stdout", size) == 1000.0
     assert read.time_of("driver.stdout", size - 1) == size - 1
-    StreamIndex(disk / "index", streams, {}).close()
+    StreamIndex(disk / "index", streams, {}, within=disk).close()

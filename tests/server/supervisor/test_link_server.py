@@ -17,7 +17,7 @@ from edt_server.supervisor.state_machines.events import DRIVER
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
-HELLO = link.WorkerHello(worker=1, pid=2, host="h", store_port=3)
+HELLO = link.WorkerHello(worker=1, pid=os.getpid(), host="h", store_port=3)
 
 
 class Ears:

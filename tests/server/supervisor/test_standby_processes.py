@@ -29,7 +29,7 @@ def say(program, text):
 
 
 def test_what_it_has_said_is_in_the_log_of_the_worker_that_it_becomes(program, tmp_path):
-    index = StreamIndex(tmp_path / "index", tmp_path / "streams", {})
+    index = StreamIndex(tmp_path / "index", tmp_path / "streams", {}, within=tmp_path)
     ahead = StandbyProcesses()
     hidden = ahead.hidden(3, program)
     say(hidden, "downloaded")

@@ -51,6 +51,12 @@ export function ClusterPage(): ReactElement {
           Last seen {clock(reach.seen, now)}. {reach.says} <LogIn after={reach.error} />
         </div>
       )}
+      {cluster.warnings?.map(warning => (
+        <p key={warning} className="jp-edt-stale">
+          <span aria-hidden="true">⚠ </span>
+          {warning}
+        </p>
+      ))}
       <h2>Slots and queues</h2>
       <p role="status" className="jp-edt-says">
         {says(cluster)}

@@ -14,6 +14,7 @@ __all__ = [
     "orphans",
     "ports",
     "predecessors",
+    "sandbox",
     "standby_processes",
     "zygote",
 ]

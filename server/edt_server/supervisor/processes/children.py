@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edt_sdk.schemas.wire.pulse import STACK_SIGNAL
+from edt_sdk.schemas.wire.regular import append_regular
 from edt_sdk.schemas.wire.zygote import Fork, to_wire
 from edt_server.supervisor.processes.forker import Forker, Request
-from edt_server.supervisor.processes.orphans import reap_orphans
+from edt_server.supervisor.processes.orphans import kill_orphans_of, reap_orphans
+from edt_server.supervisor.processes.sandbox import JobSandbox
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ class Children:
 
     `on_exit` gets key, exit code (minus the signal's number when a signal ended it) and the signals it was sent from
     here, once for each child, after it was reaped. `before_reap` is awaited when a child has exited and its group is
-    killed. Until it returns the pid stays taken.
+    killed. Until it returns the pid stays taken. `sandbox` is where they run, None for nowhere.
     """
 
     def __init__(
@@ -82,8 +84,10 @@ class Children:
         forker: Forker,
         on_exit: Callable[[int, int, tuple[int, ...]], None],
         before_reap: Callable[[int], Awaitable[None]],
+        sandbox: JobSandbox | None = None,
     ) -> None:
         self._forker = forker
+        self._sandbox = sandbox
         self._on_exit = on_exit
         self._before_reap = before_reap
         self._wanted: dict[int, _Wanted] = {}
@@ -123,7 +127,8 @@ class Children:
             environ=to_wire(program.environment),
             directory=str(program.directory),
             umask=program.umask,
-            bound=os.getpid() if program.bound else 0,
+            # In a sandbox no process sees its parent. The sandbox itself ends with this process.
+            bound=os.getpid() if program.bound and self._sandbox is None else 0,
         )
         request = Request(fork, descriptors, forked, failed)
         self._wanted[key] = _Wanted(request)
@@ -189,11 +194,16 @@ class Children:
         """
         deadline = time.monotonic() + ORPHAN_TIMEOUT
         # Only /proc shows when they are gone.
-        while self._forker.forking or reap_orphans(self.pids | self._forker.pids, kill=True):
+        while self._forker.forking or self._orphans_left():
             if time.monotonic() > deadline:
                 log.warning("orphaned processes do not end")
                 return
             await asyncio.sleep(_POLL_INTERVAL)
+
+    def _orphans_left(self) -> bool:
+        left = reap_orphans(self.pids | self._forker.pids, kill=True)
+        sandbox = () if self._sandbox is None else self._sandbox.pids
+        return kill_orphans_of(sandbox[-1]) or left if sandbox else left
 
     def kill_all(self) -> None:
         """Send SIGKILL to every group, the zygote and its heir, and reap, for the end. No callback is called."""
@@ -243,8 +253,7 @@ def _descriptors(program: Program) -> tuple[int, ...]:
     opened: list[int] = []
     try:
         for name in ("stdout", "stderr"):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            opened.append(os.open(f"{program.streams}.{name}", flags, 0o600))
+            opened.append(append_regular(program.streams.with_name(f"{program.streams.name}.{name}")))
         opened.extend(os.dup(descriptor) for descriptor in program.inherit)
     except OSError:
         for descriptor in opened:

@@ -17,11 +17,14 @@ import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.wire import zygote as wire
+from edt_sdk.schemas.wire.regular import append_regular
+from edt_server.supervisor.processes.sandbox import JobSandbox
 from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
 from edt_server.supervisor.state_machines import wording
 
@@ -60,7 +63,8 @@ class Forker:
 
     `zygote` is one that was started before. When a zygote could not start, its output is written to `zygote.stderr` in
     the folder `streams`. `needed` is called when a zygote has died without an heir. It returns True when the job may
-    need processes soon, so that the zygote is replaced at once and not at the next request.
+    need processes soon, so that the zygote is replaced at once and not at the next request. Programs run in the
+    `sandbox`. Zygotes and heirs, which run no code of the job, do not.
     """
 
     def __init__(
@@ -71,12 +75,14 @@ class Forker:
         zygote: Zygote | None = None,
         *,
         needed: Callable[[], bool] = lambda: True,
+        sandbox: JobSandbox | None = None,
     ) -> None:
         self._interpreter = interpreter
         self._environment = environment
         self._streams = streams
         self.zygote = zygote
         self._needed = needed
+        self._sandbox = sandbox
         self._watched = False
         self.heir: Zygote | None = None
         self._no_heir = False
@@ -87,8 +93,9 @@ class Forker:
 
     @property
     def pids(self) -> frozenset[int]:
-        """The pids of zygote and heir, as far as they exist."""
-        return frozenset(each.pid for each in (self.zygote, self.heir) if each is not None)
+        """The pids of zygote, heir and sandbox, as far as they exist."""
+        sandbox = () if self._sandbox is None else self._sandbox.pids
+        return frozenset((*(each.pid for each in (self.zygote, self.heir) if each is not None), *sandbox))
 
     @property
     def forking(self) -> bool:
@@ -135,7 +142,7 @@ class Forker:
             if zygote is None or zygote.ready is None:
                 return
             if self._waiting:
-                self._ask(zygote, self._waiting.popleft())
+                self._ask_for_program(zygote, zygote.ready, self._waiting.popleft())
             elif self.heir is None and not self._no_heir and self._lost < _MOST_LOST:
                 # After all requests: an heir only matters when the zygote dies.
                 self._ask(zygote, self._heir_of(zygote))
@@ -155,7 +162,16 @@ class Forker:
             self._watch(self.zygote)
         return True
 
-    def _ask(self, zygote: Zygote, request: Request) -> None:
+    def _ask_for_program(self, zygote: Zygote, ready: wire.Ready, request: Request) -> None:
+        try:
+            namespaces = () if self._sandbox is None else self._sandbox.namespaces(ready.places)
+        except (EdtError, OSError) as wrong:
+            request.close()
+            request.on_failed(str(wrong))
+        else:
+            self._ask(zygote, request, namespaces)
+
+    def _ask(self, zygote: Zygote, request: Request, namespaces: Sequence[int] = ()) -> None:
         request.tries += 1
         self._asked = request
         # A pipe per request: a process of a dead zygote reads the end of its own pipe, not the permission of a later
@@ -165,7 +181,7 @@ class Forker:
             if request.fork is None:
                 zygote.ask_for_heir(gate, *request.descriptors)
             else:
-                zygote.ask(request.fork, gate, request.descriptors)
+                zygote.ask(request.fork, gate, request.descriptors, namespaces)
         finally:
             os.close(gate)
 
@@ -283,7 +299,8 @@ class Forker:
     def _could_not_start(self, code: int, words: str) -> None:
         if words:
             self._streams.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self._streams / "zygote.stderr").write_text(words)
+            with open(append_regular(self._streams / "zygote.stderr"), "w") as file:
+                file.write(words)
         last = wording.LastLines("zygote.stderr", wording.text_tail(words)) if words else None
         self._fail_all(wording.never_spoke("The job's Python", self._interpreter, code, last))
 

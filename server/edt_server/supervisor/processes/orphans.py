@@ -24,8 +24,9 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def orphans(known: Collection[int]) -> list[int]:
-    """Return the pids of this process's children that are not in `known`."""
+def orphans(known: Collection[int], adopter: int | None = None) -> list[int]:
+    """Return the pids of the adopter's children that are not in `known`. Default: this process adopts them."""
+    adopter = adopter or os.getpid()
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) in known:
@@ -34,7 +35,7 @@ def orphans(known: Collection[int]) -> list[int]:
             parent = parent_of(int(entry.name))
         except ProcessLookupError:
             continue  # exited in the meantime
-        if parent == os.getpid():
+        if parent == adopter:
             found.append(int(entry.name))
     return found
 
@@ -48,4 +49,24 @@ def reap_orphans(known: Collection[int], *, kill: bool) -> bool:
         # By pid and not `waitpid(-1)`: that would also reap a child with an exit code that `Children` still has to
         # read.
         left |= os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None
+    return left
+
+
+def kill_orphans_of(adopter: int) -> bool:
+    """Kill the children of the first process of a sandbox, which the kernel reaps. Return True when some are left."""
+    left = False
+    for pid in orphans((), adopter):
+        try:
+            # Opened before the check: a process that gets this pid in between is not signalled.
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            if parent_of(pid) == adopter:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                left = True
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(descriptor)
     return left

@@ -12,6 +12,8 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from edt_sdk.schemas.wire import zygote as wire
 
 _LARGEST = 1 << 20
@@ -62,13 +64,17 @@ class Zygote:
             self.ready = answer
         return answer
 
-    def ask(self, fork: wire.Fork, gate: int, descriptors: Sequence[int]) -> None:
-        """Request a program that waits at `gate`, a pipe's reading end, with stdout, stderr and what it inherits."""
+    def ask(self, fork: wire.Fork, gate: int, descriptors: Sequence[int], namespaces: Sequence[int] = ()) -> None:
+        """Request a program that waits at `gate`, a pipe's reading end, with stdout, stderr and what it inherits.
+
+        It runs in the `namespaces`.
+        """
+        fork = msgspec.structs.replace(fork, namespaces=len(namespaces))
         body = os.memfd_create("zygote-request", os.MFD_CLOEXEC)
         try:
             with open(body, "wb", closefd=False) as file:
                 file.write(wire.encode(fork))
-            self._send(wire.PROGRAM, [gate, body, *descriptors])
+            self._send(wire.PROGRAM, [gate, body, *namespaces, *descriptors])
         finally:
             os.close(body)
 

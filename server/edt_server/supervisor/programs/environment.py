@@ -21,6 +21,7 @@ from edt_sdk.schemas.torchrun import AGENT_VARIABLE, AgentContext, TorchrunOptio
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, to_environ
 from edt_sdk.schemas.wire.control import Launch, Slot
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import make_folder
 from edt_sdk.schemas.wire.task import Task
 from edt_sdk.schemas.wire.zygote import ROOM, ROOM_VARIABLE
 from edt_server.supervisor.processes.liveness import pulse_file
@@ -143,7 +144,7 @@ def make_folders(job: JobEnvironment) -> None:
     paths = job.paths
     engine = job.orders.spec.framework == Framework.EDT
     for folder in (paths.train_dir if engine else paths.model_dir, paths.checkpoint_dir, paths.log_root):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, within=paths.result_dir)
 
 
 def _own(env: Mapping[str, str]) -> dict[str, str]:

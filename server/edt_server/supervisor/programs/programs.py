@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.regular import make_folder
 from edt_sdk.schemas.wire.task import Task
 from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
 from edt_server.supervisor.processes.children import Program
@@ -47,7 +48,7 @@ def program_of(
     else:
         module, environment = SCRIPT, task_environment(job, task)
         log_dir = Path(environment["LOG_DIR"])
-    log_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(log_dir, within=paths.result_dir)
     return Program(
         module=module,
         directory=job.code_dir,

@@ -1,0 +1,200 @@
+"""Start a sandbox with bubblewrap, and say why this machine cannot have one.
+
+A sandbox is a first process with namespaces of its own: user, mount, pid, IPC, and network if it shall reach none. What
+it shows is a list of mounts, everything else is not there. The first process only waits, until its stdin ends, and
+everything in the sandbox is killed with it. Other processes enter its namespaces (`edt_sdk.training.namespaces`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.errors import EdtError
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "bwrap"
+_PATIENCE = 5.0
+_INSTALL = "Install bubblewrap 0.8 or newer (apt-get install bubblewrap, dnf install bubblewrap)"
+# What a program needs of the machine: libraries, name services, certificates, time zone. No other file of /etc: the
+# service may be root, and then every file is its own.
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
+_ETC = (
+    "alternatives", "ca-certificates", "crypto-policies", "fonts", "group", "hosts", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "OpenCL", "passwd", "pki", "protocols", "resolv.conf",
+    "services", "ssl", "timezone", "vulkan",
+)  # fmt: skip
+# Processors, devices, drivers and control groups, but no debugging interface of the kernel.
+_SYS = ("block", "bus", "class", "dev", "devices", "fs/cgroup", "module")
+_DEVICES = ("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/infiniband")
+# The first process ignores the ends of the processes that it adopts, so the kernel reaps them. `cat` says that the
+# mounts are done, by repeating a byte.
+_WAIT = ("/usr/bin/env", "--ignore-signal=CHLD", "cat")
+# ioctl_ns(2): the user namespace that owns a namespace.
+_NS_GET_USERNS = 0xB701
+
+
+class _Info(msgspec.Struct):
+    first: int = msgspec.field(name="child-pid")
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """What a sandbox shows, each at the path that it has outside. Later ones lie over earlier ones.
+
+    Attributes:
+        readable: read-only files and folders. Those that do not exist are left out.
+        empty: folders that are shown empty and read-only, though they may hold what follows.
+        writable: files and folders.
+        hidden: files in writable folders that nobody can open there.
+        fixed: files and folders in writable or empty folders that are shown read-only.
+        home: the home folder, empty and not kept.
+        temporary: the folder that is shown as /tmp and /var/tmp.
+    """
+
+    readable: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    home: str = ""
+    temporary: str = ""
+
+    def arguments(self) -> list[str]:
+        """Return the options of bubblewrap for the machine's own parts and for these mounts."""
+        words = [word for name in _SYSTEM for word in _system(f"/{name}")]
+        words += [word for name in _ETC for word in ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")]
+        words += [word for name in _SYS for word in ("--ro-bind-try", f"/sys/{name}", f"/sys/{name}")]
+        words += ["--ro-bind-try", "/opt", "/opt", "--proc", "/proc", "--dev", "/dev"]
+        words += [word for name in _DEVICES for path in glob(name) for word in ("--dev-bind", path, path)]
+        if self.home:
+            words += ["--tmpfs", self.home]
+        for place in ("/tmp", "/var/tmp"):
+            words += ["--bind", self.temporary, place] if self.temporary else ["--tmpfs", place]
+        words += [word for path in self.readable for word in ("--ro-bind-try", path, path)]
+        # One of them may lie in another.
+        words += [word for path in sorted(self.empty, key=len) for word in ("--tmpfs", path)]
+        words += [word for path in self.writable for word in ("--bind", path, path)]
+        words += [word for path in self.fixed for word in ("--ro-bind", path, path)]
+        words += [word for path in self.hidden for word in ("--ro-bind", os.devnull, path)]
+        return words + [word for path in self.empty for word in ("--remount-ro", path)]
+
+
+class Sandbox:
+    """A running sandbox. Everything in it ends when all copies of `lifeline`, a pipe's writing end, are closed.
+
+    Raises:
+        EdtError: bubblewrap is not there, or cannot make it.
+    """
+
+    def __init__(self, mounts: Mounts, lifeline: tuple[int, int], *, network: bool = True) -> None:
+        stdin, self._lifeline = lifeline
+        command = [
+            _program(), "--unshare-user", "--unshare-pid", "--unshare-ipc", "--disable-userns", "--cap-drop", "ALL",
+            "--as-pid-1", *([] if network else ["--unshare-net"]), *mounts.arguments(),
+        ]  # fmt: skip
+        said = os.memfd_create("bwrap-output", os.MFD_CLOEXEC)
+        info, told = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [*command, "--info-fd", str(told), "--", *_WAIT],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                cwd="/",
+                # The first process shows its own in /proc/1/environ.
+                env={"PATH": os.defpath},
+                pass_fds=[told],
+                start_new_session=True,
+            )
+            os.close(told)
+            told = -1
+            with open(info, "rb") as file:
+                description = file.read()
+            os.write(self._lifeline, b".")
+            assert self._process.stdout is not None
+            self._echo = self._process.stdout
+            if not self._echo.read(1):
+                self._echo.close()
+                self._process.wait()
+                raise EdtError(
+                    f"A sandbox cannot be started: {os.pread(said, 1 << 12, 0).decode(errors='replace').strip()}.",
+                    hint="Where user namespaces are off, the administrator of the machine can allow them (sysctl "
+                    "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0; in a "
+                    f"container its seccomp profile). {_INSTALL}.",
+                )
+        finally:
+            os.close(said)
+            if told >= 0:
+                os.close(told)
+                os.close(info)
+        self.first = msgspec.json.decode(description, type=_Info).first
+        """The pid of the first process, which adopts the orphans of all others."""
+        self._ended = os.pidfd_open(self.first)
+        names = ["mnt", "ipc", "pid", *([] if network else ["net"])]
+        opened = [os.open(f"/proc/{self.first}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in (*names, "user")]
+        # The user namespace that owns the others comes first. The innermost comes last: it owns none, and with it a
+        # process can enter no more.
+        self.namespaces: Sequence[int] = (fcntl.ioctl(opened[0], _NS_GET_USERNS), *opened)
+        """Descriptors of its namespaces, in the order in which they have to be entered."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The pids of bubblewrap and of the first process."""
+        return self._process.pid, self.first
+
+    @property
+    def alive(self) -> bool:
+        """Return whether it still runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Kill everything in it. Blocks until all have exited, some seconds at most.
+
+        Processes that this one has forked into it have to be reaped before: the kernel keeps the first one until then.
+        """
+        if self.alive:
+            signal.pidfd_send_signal(self._ended, signal.SIGKILL)
+            try:
+                self._process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                log.warning("the sandbox %s does not end", self.pids)
+        self._echo.close()
+        for descriptor in (self._ended, *self.namespaces):
+            os.close(descriptor)
+        self.namespaces = ()
+
+
+def check() -> None:
+    """Start a sandbox and end it. EdtError when this machine cannot have one, with what would help."""
+    lifeline = os.pipe2(os.O_CLOEXEC)
+    try:
+        Sandbox(Mounts(), lifeline).close()
+    finally:
+        for descriptor in lifeline:
+            os.close(descriptor)
+
+
+def _program() -> str:
+    found = shutil.which(PROGRAM)
+    if found is None:
+        raise EdtError("A sandbox cannot be started: there is no bwrap on this machine.", hint=f"{_INSTALL}.")
+    return found
+
+
+def _system(path: str) -> Iterable[str]:
+    """Return the options for a folder of the system, which may be a link into another one."""
+    if os.path.islink(path):
+        return "--symlink", os.readlink(path), path
+    return ("--ro-bind", path, path) if Path(path).is_dir() else ()
