@@ -76,6 +76,8 @@ export function Controls(props: {
   }, [job.priority, job.max_workers, job.instance_group]);
 
   const question = changed && fits ? JSON.stringify(patch) : '';
+  // Before the first update no end can be forecast, so that what was asked then is asked again.
+  const measured = (job.progress?.update ?? 0) > 0;
   useEffect(() => {
     setRefused({ field: '', text: '' });
     if (question === '') {
@@ -107,7 +109,7 @@ export function Controls(props: {
       over = true;
       window.clearTimeout(timer);
     };
-  }, [question, job.id, api]);
+  }, [question, measured, job.id, api]);
 
   const change = (name: keyof Wanted, value: string): void => {
     touched.current = true;
