@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -43,6 +44,9 @@ _DEVICES = ("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/infiniband")
 _WAIT = ("/usr/bin/env", "--ignore-signal=CHLD", "cat")
 # ioctl_ns(2): the user namespace that owns a namespace.
 _NS_GET_USERNS = 0xB701
+# proc_pid_stat(5): the flags of a process, counted from behind its name, and the one that says that it ends.
+_FLAGS = 6
+_PF_EXITING = 0x4
 
 
 class _Info(msgspec.Struct):
@@ -156,20 +160,27 @@ class Sandbox:
 
     @property
     def alive(self) -> bool:
-        """Return whether it still runs."""
-        return self._process.poll() is None
+        """Return whether processes can enter it."""
+        if self._process.poll() is not None:
+            return False
+        # The kernel kills all others before the end of the first one is told: nobody can enter from then on.
+        try:
+            stat = Path(f"/proc/{self.first}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return not int(stat.rpartition(")")[2].split()[_FLAGS]) & _PF_EXITING
 
     def close(self) -> None:
         """Kill everything in it. Blocks until all have exited, some seconds at most.
 
         Processes that this one has forked into it have to be reaped before: the kernel keeps the first one until then.
         """
-        if self.alive:
+        with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._ended, signal.SIGKILL)
-            try:
-                self._process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                log.warning("the sandbox %s does not end", self.pids)
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            log.warning("the sandbox %s does not end", self.pids)
         self._echo.close()
         for descriptor in (self._ended, *self.namespaces):
             os.close(descriptor)

@@ -5,6 +5,7 @@ import os
 import socket
 import time
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_it_ends_with_its_lifeline_and_everything_in_it_too(lifeline):
     def ended():
         with contextlib.suppress(ChildProcessError):  # this process may be the one that adopts it
             os.waitpid(adopted, os.WNOHANG)
-        return not sandbox.alive
+        return not sandbox.alive and not Path(f"/proc/{adopted}").exists()
 
     until(ended, "the end of the sandbox")
     # Its end closes the pipe: nothing that was started in it is left.
