@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.jupyter.users import AsAnn
+from tests.waiting import until_async
 
 BOB = {"Authorization": "token bob-secret"}
 
@@ -60,6 +61,12 @@ class TestQuotas(AsAnn):
 
     async def test_of_stored_bytes_is_freed_by_delete(self, submit, call, limit):
         job = (await submit()).json["id"]
+        await call("POST", f"jobs/{job}/stop", body=b"")
+
+        async def over():
+            return (await call("GET", f"jobs/{job}")).json["state"] == "KILLED"
+
+        await until_async(over, "the end of the job, which may write until then")
         await limit(user_bytes=1)
         refused = await submit()
         assert (refused.status, refused.json["quota"]) == (409, "user_bytes")
@@ -69,7 +76,9 @@ class TestQuotas(AsAnn):
         (use,) = (await call("GET", "quota", headers=dict(BOB))).json["quotas"]
         assert (use["quota"], use["limit"], use["near"]) == ("max_bytes", 10**12, False)
         assert use["used"] == refused.json["used"], "bob sees what all users have stored"
-        assert job
+        await limit(user_bytes=1, max_bytes=None)
+        assert (await call("DELETE", f"jobs/{job}")).status == 204
+        assert (await submit()).status == 201
 
     async def test_of_running_jobs_lets_them_wait_with_a_reason(self, submit, call, limit):
         await call("PATCH", "resource-groups/default", body={"slots": "4"})
