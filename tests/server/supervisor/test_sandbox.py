@@ -40,10 +40,12 @@ class House:
         self.forker = Forker(sys.executable, environment, self.paths.streams_dir, sandbox=self.sandbox)
         self.ended = {}
         self.pids = {}
+        self.unreaped = {}
         self.children = Children(self.forker, self.on_exit, self.before_reap, self.sandbox)
 
     async def before_reap(self, key):
-        pass
+        if key in self.unreaped:
+            await self.unreaped[key].wait()
 
     def on_exit(self, key, code, signals):
         self.ended[key] = code
@@ -117,6 +119,21 @@ async def test_when_it_ends_the_next_program_gets_a_new_one(house):
     await until_async(lambda: house.ended == {1: -signal.SIGKILL})
     await house.start(2, "print('new')")
     await until_async(lambda: house.ended.get(2) == 0)
+
+
+async def test_a_new_one_does_not_wait_for_a_program_that_is_not_reaped_yet(house, caplog):
+    sleeps = "import time; print('on', flush=True); time.sleep(600)"
+    for key in (1, 2):
+        await house.start(key, sleeps)
+        await house.said(key, "on")
+    may_be_reaped = house.unreaped[2] = asyncio.Event()
+    os.kill(house.sandbox.pids[-1], signal.SIGKILL)
+    await until_async(lambda: house.ended == {1: -signal.SIGKILL})
+    await house.start(3, "print('new')")
+    await until_async(lambda: house.ended.get(3) == 0)
+    may_be_reaped.set()
+    await until_async(lambda: house.ended.get(2) == -signal.SIGKILL)
+    assert "does not end" not in caplog.text
 
 
 async def test_its_temporary_files_are_its_own_whatever_was_left_at_their_place(house, tmp_path):

@@ -37,6 +37,7 @@ class JobSandbox:
         self._paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
         self._read, self.lifeline = os.pipe2(os.O_CLOEXEC)
         self._running: Sandbox | None = None
+        self._former: list[Sandbox] = []
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -55,7 +56,8 @@ class JobSandbox:
             )
         if self._running is not None and not self._running.alive:
             log.warning("the sandbox has ended: a new one is started")
-            self._running.close()
+            # Not closed before the end: its own end may wait for processes that this thread has yet to reap.
+            self._former.append(self._running)
             self._running = None
         if self._running is None:
             mounts = self._mounts(places)
@@ -65,9 +67,10 @@ class JobSandbox:
 
     def close(self) -> None:
         """Kill everything in it, and remove its temporary files."""
-        if self._running is not None:
-            self._running.close()
-            self._running = None
+        for sandbox in (*self._former, *([self._running] if self._running is not None else [])):
+            sandbox.close()
+        self._former.clear()
+        self._running = None
         os.close(self._read)
         os.close(self.lifeline)
         try:
