@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import nbformat
 import pytest
+import requests
 from playwright.sync_api import Browser, Error, Page, Request, ViewportSize, expect, sync_playwright
 
 import hatch_build
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.testing import LocalServer
-from tests.browser.screen import PATIENCE, Screen
+from tests.browser.screen import CLOSE_ALL, PATIENCE, Screen
+from tests.waiting import until
 
 BASE = "/u/ann%40example/"
 SIZE: ViewportSize = {"width": 1400, "height": 860}
@@ -42,6 +46,7 @@ QUIET = (
 expect.set_options(timeout=PATIENCE)
 # JupyterLab's own question whether it may ask for news lies over what is looked at.
 NO_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+NOTIFIED = re.compile(r"^[1-9]\d* notification")
 ELSEWHERE = os.environ.get("EDT_LAB_PYTHON")
 # Fifteen quick updates of the 200, and then so slow ones that a test has ended before they have.
 QUICK_READS = 60
@@ -95,13 +100,42 @@ def jp_server_cleanup() -> None:
     """Nothing to clean up, for the same reason."""
 
 
+_T = TypeVar("_T")
+_shared = pytest.StashKey[dict[str, object]]()
+
+
+def share(request: pytest.FixtureRequest, make: Callable[[], AbstractContextManager[_T]], key: str) -> _T:
+    """What `make` gives, once for all files of a folder that run one after the other in this process.
+
+    It ends with the last of them, and not with the session: while Playwright's loop runs in this thread, asynchronous
+    tests of other folders cannot. `scope="package"` would need packages.
+    """
+    folder = request.node.parent
+    shared = folder.stash.setdefault(_shared, {})
+    if key not in shared:
+        manager = make()
+        shared[key] = manager.__enter__()
+
+        def end() -> None:
+            del shared[key]
+            manager.__exit__(None, None, None)
+
+        folder.addfinalizer(end)
+    return shared[key]
+
+
 @pytest.fixture(scope="module")
-def browser(chromium: str, front_end: Path) -> Iterator[Browser]:
-    """Ended with the file: while Playwright's loop runs in this thread, asynchronous tests of other files cannot."""
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=list(QUIET))
-        yield running
-        running.close()
+def browser(request: pytest.FixtureRequest, chromium: str, front_end: Path) -> Browser:
+    """The browser of a folder's tests."""
+
+    @contextmanager
+    def run() -> Iterator[Browser]:
+        with sync_playwright() as playwright:
+            running = playwright.chromium.launch(executable_path=chromium, args=list(QUIET))
+            yield running
+            running.close()
+
+    return share(request, run, "browser")
 
 
 @pytest.fixture(scope="session")
@@ -140,32 +174,75 @@ def start_server(front_end: Path, tmp_path_factory) -> Iterator[Callable[..., Lo
 
 
 @pytest.fixture(scope="module")
-def server(start_server) -> Iterator[LocalServer]:
-    """A server for the tests of one file."""
-    running = start_server()
+def server(request: pytest.FixtureRequest, start_server: Callable[..., LocalServer]) -> Iterator[LocalServer]:
+    """A server for the tests of one file: each finds it empty, though they share it and the page in front of it."""
+
+    @contextmanager
+    def run() -> Iterator[LocalServer]:
+        started = start_server()
+        yield started
+        started.stop()
+
+    running = share(request, run, "server")
+    before = set(running.root.iterdir())
     yield running
-    if running.running:
-        running.stop()
+    window = request.node.parent.stash[_shared].get("window")
+    if isinstance(window, Page):
+        leave(Screen(window, running))
+    empty(running, before)
+
+
+def leave(screen: Screen) -> None:
+    """Close all documents, so that the next file need not load JupyterLab, unless something else would stay."""
+    page = screen.page
+    lab = page.url.startswith(f"{screen.server.url}lab")
+    if lab and page.evaluate("() => document.body.dataset.jpThemeLight === 'false'"):
+        screen.theme("Light")
+    if not lab or page.get_by_title(NOTIFIED).count() or not page.evaluate(CLOSE_ALL):
+        page.goto("about:blank")
+
+
+def empty(server: LocalServer, kept: set[Path]) -> None:
+    """Remove the jobs, the catalogue, the kernels and all files but `kept`."""
+    client, headers = server.client(), {"Authorization": f"token {server.token}"}
+    for kernel in requests.get(f"{server.url}api/kernels", headers=headers, timeout=60).json():
+        requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=60)
+    client.stop_all()
+    until(lambda: all(job.view.state.final for job in client.jobs(limit=1000)), "all jobs have ended")
+    for job in client.jobs(limit=1000):
+        job.delete()
+    for model in client.models():
+        client.delete_model(model.name, kind=model.kind)
+    for dataset in client.datasets():
+        client.delete_dataset(dataset.name)
+    for path in set(server.root.iterdir()) - kept:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @pytest.fixture(scope="module")
-def window(browser: Browser) -> Iterator[Page]:
-    """A fresh profile for the tests of one file; a request to another machine fails the last of them."""
-    context = browser.new_context(viewport=SIZE, locale="en-GB", timezone_id=ZONE, accept_downloads=True)
-    context.set_default_timeout(PATIENCE)
-    outside: list[str] = []
+def window(request: pytest.FixtureRequest, browser: Browser) -> Page:
+    """The window of a folder's tests; a request to another machine fails the last of them."""
 
-    # Listening and not `route`, which would ask this process about each request, and switch the browser's cache off.
-    def note(request: Request) -> None:
-        parts = urlsplit(request.url)
-        if parts.scheme in ("http", "https") and parts.hostname != "127.0.0.1":
-            outside.append(request.url)
+    @contextmanager
+    def opened() -> Iterator[Page]:
+        context = browser.new_context(viewport=SIZE, locale="en-GB", timezone_id=ZONE, accept_downloads=True)
+        context.set_default_timeout(PATIENCE)
+        outside: list[str] = []
 
-    context.on("request", note)
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    yield context.new_page()
-    context.close()
-    assert outside == []
+        # Listening and not `route`, which would ask this process about each request, and switch the browser's cache
+        # off.
+        def note(asked: Request) -> None:
+            parts = urlsplit(asked.url)
+            if parts.scheme in ("http", "https") and parts.hostname != "127.0.0.1":
+                outside.append(asked.url)
+
+        context.on("request", note)
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        yield context.new_page()
+        context.close()
+        assert outside == []
+
+    return share(request, opened, "window")
 
 
 @pytest.fixture
