@@ -28,6 +28,8 @@ PROBE_TIMEOUT = 5.0
 # What `make lab` starts has a runtime folder of its own in the checkout.
 LAB_RUNTIME = Path(".lab", "runtime")
 _PAGES = ("edt/api", "lab", "tree", "notebooks", "doc", "edt")
+# JupyterHub's prefixes. The name after one is a part of the address, though a page may have the same name.
+_PREFIXES = ("user", "services")
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +140,8 @@ def clean_url(url: str) -> tuple[str, str]:
     for page in _PAGES:
         words = page.split("/")
         for at in range(len(segments)):
-            if segments[at : at + len(words)] == words:
+            named = at > 0 and segments[at - 1] in _PREFIXES
+            if segments[at : at + len(words)] == words and not named:
                 segments = segments[:at]
                 break
     base = "/" + "".join(f"{segment}/" for segment in segments)

@@ -88,12 +88,16 @@ class Screen:
         sign = "&" if "?" in path else "?"
         # Without what an earlier test had open.
         self.page.goto(f"{self.server.url}{path}{sign}reset&token={self.server.token}")
-        self.page.wait_for_selector("#jp-main-content-panel, #main-panel, .jp-NotebookPanel", timeout=PATIENCE)
-        self.page.wait_for_function("() => window.jupyterapp?.restored.then(() => true)", timeout=PATIENCE)
-        self.page.wait_for_function("() => !document.querySelector('#jupyterlab-splash')", timeout=PATIENCE)
+        self.settled()
         if path == "lab":
             self.page.wait_for_selector(".jp-Launcher", timeout=PATIENCE)
         return self.page
+
+    def settled(self) -> None:
+        """Wait until Jupyter has put everything in its place."""
+        self.page.wait_for_selector("#jp-main-content-panel, #main-panel, .jp-NotebookPanel", timeout=PATIENCE)
+        self.page.wait_for_function("() => window.jupyterapp?.restored.then(() => true)", timeout=PATIENCE)
+        self.page.wait_for_function("() => !document.querySelector('#jupyterlab-splash')", timeout=PATIENCE)
 
     def panel(self) -> None:
         """Show the side panel."""

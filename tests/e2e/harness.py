@@ -10,6 +10,7 @@ from typing import Any
 
 from edt_sdk import Client, Job
 from edt_sdk.testing import LocalServer
+from edt_server.system.processes import parent_of
 
 JOBS = Path(__file__).parent / "jobs"
 
@@ -67,6 +68,41 @@ class Jobs:
                 digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
             found[path.name] = digest.hexdigest()
         return found
+
+
+def targets_of(jobs: Jobs, job: Any, *secrets: str) -> dict[str, Any]:
+    """What eve would like to have: bob's training, which runs, the server, and what the server keeps for itself."""
+    server, private = jobs.server, jobs.private(job)
+    result = Path(job.view.result_dir)
+    runtime = Path(json.loads((private / "launch.json").read_text())["runtime_dir"])
+    worker = job.workers()[0]["pid"]
+    pids = {"the server": server.pid, "bob's supervisor": parent_of(worker), "bob's worker": worker}
+    return {
+        "files": {
+            "bob's package": str(next(result.rglob("*.py"))),
+            "bob's orders": str(private / "launch.json"),
+            "bob's progress": str(private / "training-0.commits.jsonl"),
+            "the key of forwarded requests": str(server.data_dir / "control" / "forwarding.key"),
+            "the key of the control channel": str(server.data_dir / "control" / "server.key"),
+            "the store": str(server.data_dir / "edt.sqlite"),
+        },
+        "folders": {
+            "bob's results": str(result),
+            "bob's folder": str(private),
+            "bob's memory": next(str(path) for path in Path("/dev/shm").glob(f"edt-*-{job.id}")),
+            "all jobs": str(server.data_dir / "jobs"),
+            "the server's keys": str(server.data_dir / "control"),
+        },
+        "sockets": {"bob's supervisor": str(runtime / "link.sock")},
+        "pids": pids,
+        "commands": [last_word(pid) for pid in pids.values()],
+        "secrets": [*secrets, job.id],
+    }
+
+
+def last_word(pid: int) -> str:
+    """The last argument of a process, by which eve knows it."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2].decode()
 
 
 def _tensors(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from edt_server.system.isolation import OPEN
-from edt_server.system.processes import parent_of
-from tests.e2e.harness import JOBS, Jobs
+from tests.e2e.harness import JOBS, Jobs, targets_of
 from tests.sandboxes import needs_bubblewrap
 from tests.waiting import until
 
@@ -50,42 +48,12 @@ def kind_of(server: LocalServer) -> str:
     return str(server.traits["EdtApp.isolation"])
 
 
-def targets_of(jobs: Jobs, job: Any) -> dict[str, Any]:
-    """What eve would like to have: bob's training, which runs, and the server."""
-    server, private = jobs.server, jobs.private(job)
-    result = Path(job.view.result_dir)
-    runtime = Path(json.loads((private / "launch.json").read_text())["runtime_dir"])
-    worker = job.workers()[0]["pid"]
-    pids = {"the server": server.pid, "bob's supervisor": parent_of(worker), "bob's worker": worker}
-    return {
-        "files": {
-            "bob's package": str(next(result.rglob("forever.py"))),
-            "bob's orders": str(private / "launch.json"),
-            "bob's progress": str(private / "training-0.commits.jsonl"),
-            "the key of forwarded requests": str(server.data_dir / "control" / "forwarding.key"),
-            "the key of the control channel": str(server.data_dir / "control" / "server.key"),
-            "the store": str(server.data_dir / "edt.sqlite"),
-        },
-        "folders": {
-            "bob's results": str(result),
-            "bob's folder": str(private),
-            "bob's memory": next(str(path) for path in Path("/dev/shm").glob(f"edt-*-{job.id}")),
-            "all jobs": str(server.data_dir / "jobs"),
-            "the server's keys": str(server.data_dir / "control"),
-        },
-        "sockets": {"bob's supervisor": str(runtime / "link.sock")},
-        "pids": pids,
-        "commands": [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2].decode() for pid in pids.values()],
-        "secrets": [SECRET, job.id],
-    }
-
-
 def test_what_eve_gets(shared: LocalServer, tmp_path: Path) -> None:
     bob, eve = Jobs(shared), Client(shared.url, "eve-secret")
     training = bob.submit("forever.py", max_workers=2, name="bob")
     until(lambda: len(bob.commits(training)) > 2, "bob's first updates")
     shutil.copy(JOBS / "eve.py", tmp_path)
-    (tmp_path / "targets.json").write_text(json.dumps(targets_of(bob, training)))
+    (tmp_path / "targets.json").write_text(json.dumps(targets_of(bob, training, SECRET)))
     before = len(bob.commits(training))
     job = eve.submit(tmp_path, main="eve.py", args=["targets.json"], framework=Framework.PYTORCH, progress=False)
     job.wait(120, progress=False)

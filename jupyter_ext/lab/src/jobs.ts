@@ -113,6 +113,12 @@ export class Jobs implements IDisposable {
     return { jobs, more: listing.next !== undefined };
   }
 
+  /** True for another user's job, of which the server tells in the list of all jobs alone. */
+  isForeign(id: string): boolean {
+    const owner = this.known.get(id)?.view?.owner;
+    return owner !== undefined && this.whoami !== undefined && owner !== this.whoami;
+  }
+
   /** Ask for the next older jobs of a list, which stay in it; ApiError when that does not work. */
   async older(scope: Scope): Promise<void> {
     const listing = this.listings[scope];
@@ -207,18 +213,19 @@ export class Jobs implements IDisposable {
     const listing: Scope | undefined = this.lists.all ? 'all' : this.lists.mine ? 'mine' : undefined;
     const live = new Set<string>();
     for (const [id, known] of this.known) {
-      const shown = this.watched.has(id) || (listing !== undefined && this.listings[listing].has(id));
+      const watched = this.watched.has(id) && !this.isForeign(id);
+      const shown = watched || (listing !== undefined && this.listings[listing].has(id));
       if (shown && !known.gone && known.view && !isFinal(known.view.state)) {
         live.add(id);
       }
     }
     for (const id of this.watched.keys()) {
-      if (!this.known.has(id) || this.known.get(id)?.trouble) {
+      if (!this.known.has(id) || (this.known.get(id)?.trouble && !this.isForeign(id))) {
         live.add(id);
       }
     }
     const old = listing !== undefined && this.listings[listing].isOld(now());
-    if (old || live.size > FEW) {
+    if (old || live.size > FEW || [...live].some(id => this.isForeign(id))) {
       asked.push(this.askMany(listing ?? 'all', old ? MOST : this.reaching(live), live));
     } else {
       asked.push(...[...live].map(id => this.ask(id)));
@@ -264,7 +271,7 @@ export class Jobs implements IDisposable {
   /** Ask for a list, and for those of these that are not in it. */
   private async askMany(scope: Scope, limit: number, ids: ReadonlySet<string>): Promise<void> {
     const seen = await this.askList(scope, limit);
-    await Promise.all([...ids].filter(id => !seen.has(id)).map(id => this.ask(id)));
+    await Promise.all([...ids].filter(id => !seen.has(id) && !this.isForeign(id)).map(id => this.ask(id)));
   }
 
   /** How many of the newest jobs must be asked for to have all of these among them; old ones are left out. */
@@ -351,10 +358,14 @@ export class Jobs implements IDisposable {
     if (!known?.view && told.before && isFinal(told.state)) {
       this.ending.add(told.job);
     }
-    if (mine || this.watched.has(told.job) || this.lists.all) {
+    const foreign = this.whoami !== undefined && !mine;
+    if (mine || (!foreign && (this.watched.has(told.job) || this.lists.all))) {
       this.soon(told.job);
     }
-    if (this.clusters) {
+    if (foreign && !known) {
+      this.listings.all.outdate();
+    }
+    if (this.clusters || (foreign && this.lists.all)) {
       void this.again.invoke();
     }
   }

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
 import requests
@@ -152,10 +151,20 @@ SERVICE = {
 }
 
 
-def started(*words, env):
+# `jupyter edt` in an environment without jupyterhub.
+WITHOUT_JUPYTERHUB = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *of: None if name == "jupyterhub" else find(name, *of)
+from edt_jupyter.app import main
+main()
+"""
+
+
+def started(*words, env, program=("-m", "jupyter")):
     root = ["--allow-root"] if os.geteuid() == 0 else []
     traits = ["--ServerApp.open_browser=False", "--ServerApp.port_retries=0"]
-    command = [sys.executable, "-m", "jupyter", *words, *root, *traits]
+    command = [sys.executable, *program, *words, *root, *traits]
     return subprocess.run(command, env=env, cwd=env["HOME"], capture_output=True, text=True, timeout=LIMIT)
 
 
@@ -167,9 +176,8 @@ def test_a_whole_server_does_not_start_as_a_service_of_a_hub(tmp_path, words):
     assert not (tmp_path / "edt").exists()
 
 
-@pytest.mark.skipif(find_spec("jupyterhub") is not None, reason="jupyterhub is installed here")
 def test_a_service_without_jupyterhub_says_what_to_install(tmp_path):
-    done = started("edt", "serve", env=environment(tmp_path, **SERVICE))
+    done = started("serve", env=environment(tmp_path, **SERVICE), program=("-c", WITHOUT_JUPYTERHUB))
     assert done.returncode == 1
     assert "pip install jupyterhub" in done.stderr
 

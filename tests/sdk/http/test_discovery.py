@@ -175,6 +175,9 @@ def test_what_answers_but_is_not_ours(peer):
         ("http://h:1/lab", "http://h:1/"),
         ("http://h:1/user/ann/tree/x", "http://h:1/user/ann/"),
         ("https://h/user/ann/edt/api/jobs", "https://h/user/ann/"),
+        ("https://h/services/edt/", "https://h/services/edt/"),
+        ("https://h/services/edt/edt/api/jobs", "https://h/services/edt/"),
+        ("https://h/user/lab/lab/tree/a.ipynb", "https://h/user/lab/"),
         ("http://h/?token=t", "http://h/"),
     ],
 )

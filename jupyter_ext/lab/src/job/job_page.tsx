@@ -42,13 +42,26 @@ export interface Shows {
 }
 
 /** `begin` is what to begin with, `asked` brings another; `onShows` is told of every other, and `onNamed` of its name. */
-export function JobPage(props: {
+interface IJobPageProps {
   id: string;
   begin: Shows;
   asked: ISignal<object, { readonly id: string } & Shows>;
   onShows: (shows: Shows) => void;
   onNamed: (name: string) => void;
-}): ReactElement {
+}
+
+/** The page of a job of mine. Of another user's job the lists have all that the server shows. */
+export function JobPage(props: IJobPageProps): ReactElement {
+  const { jobs } = useEdt();
+  const job = useJob(props.id)?.view;
+  if (job !== undefined && jobs.isForeign(job.id)) {
+    const says = `Job ${job.id} belongs to ${job.owner}, and you are ${jobs.user}.`;
+    return <Failure error={new ApiError(403, says, '', 'Only its owner may see or change it.')} />;
+  }
+  return <OwnJobPage {...props} />;
+}
+
+function OwnJobPage(props: IJobPageProps): ReactElement {
   const { id, asked } = props;
   const { api, jobs } = useEdt();
   const known = useJob(id);
