@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all ready labs check format bench chaos chaos-hosts chaos-server docs reference constraints clean core-events
+.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all ready labs check format bench chaos chaos-hosts chaos-postgres chaos-server docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -91,6 +91,9 @@ chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every t
 
 chaos-server: $(STAMP) ## the server killed 50 times under load: no job lost, none twice, no update lost (KILLS=, SEED=)
 	@$(BIN)/python -m tests.chaos.server_kills --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
+
+chaos-postgres: $(STAMP) ## PostgreSQL killed 20 times under load: no job lost, none twice, equal bits, a short log (KILLS=, SEED=)
+	@$(BIN)/python -m tests.chaos.server_kills --victim postgres --kills $(or $(KILLS),20) $(if $(SEED),--seed $(SEED))
 
 chaos-hosts: $(STAMP) ## a host is lost with everything on it, 20 times (LOSSES=); the other goes on, equal bits
 	@EDT_HOST_LOSSES=$(or $(LOSSES),20) $(BIN)/python -m pytest -q tests/e2e/test_hosts.py -k lost_and_ends

@@ -31,6 +31,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.reporter import Reporter
 from edt_server.system.processes import identify
+from edt_server.system.steady_clock import SteadyClock
 
 LOG = "allocations.log"
 SHARDS = 1024
@@ -49,6 +50,7 @@ class Probe:
             orders,
             identify(os.getpid()),
             self._journal,
+            SteadyClock(),
             holding=lambda: tuple(sorted(self._held)),
             on_message=self._said,
         )

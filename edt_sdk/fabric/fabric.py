@@ -30,6 +30,7 @@ from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, Trai
 from edt_sdk.training.calls import session, validation_call
 from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.member import model_zip, onnx_export
+from edt_sdk.training.records.full_disk import wait_for_lines
 from edt_sdk.training.records.recorder import MetricsFollower, epoch_behind
 from edt_sdk.training.sampling.order import shard_sizes
 from edt_sdk.training.user import payload
@@ -355,6 +356,7 @@ class FabricModel:
             verdict = own.link.take(TrainingDone, TrainingFailed, timeout=_METRICS_INTERVAL)
             # All lines were written before the verdict was sent, so this reads all of them.
             for line in reader.read():
+                wait_for_lines(paths.result_dir)
                 loggers.deliver(line)
                 epoch = epoch_behind(line)
             self._scale(own, training, scale, epoch)

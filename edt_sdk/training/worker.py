@@ -28,7 +28,7 @@ from edt_sdk.schemas.wire.pulse import STACK_SIGNAL, Phase, Pulse
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.exchange.group import open_store
 from edt_sdk.training.member.heartbeat import Heartbeat
-from edt_sdk.training.member.link import Link, end_process
+from edt_sdk.training.member.link import SUPERVISOR_GONE, Link, end_process
 from edt_sdk.training.member.loop import Loop
 from edt_sdk.training.member.membership import Endpoint
 from edt_sdk.training.member.parts import Data, TrainingParts
@@ -97,6 +97,13 @@ def work(worker: _Worker) -> int:
     memory = Path(job.memory_dir) if job.memory_dir else None
     training = worker.training = payload.read(Path(begin.payload))
     with prepare(job, training, number) as data:
+        heartbeat = Heartbeat(pulse, data.loader)
+
+        def patient() -> bool:
+            # A worker that waits for room does not hang. Without a supervisor no one could end it.
+            heartbeat.waiting()
+            return link.pending != SUPERVISOR_GONE
+
         parts = TrainingParts(
             training=training,
             number=number,
@@ -105,9 +112,11 @@ def work(worker: _Worker) -> int:
             engine=make_engine(training, data, job, device, own.worker),
             endpoint=Endpoint(worker=own.worker, store=store, device=device, interface=own.interface),
             link=link,
-            heartbeat=Heartbeat(pulse, data.loader),
-            recorder=Recorder(paths.commits(number), paths.metrics(number), discarded=paths.discarded(number)),
-            keeper=Keeper(paths, number, memory=memory, interval=job.checkpoint_interval),
+            heartbeat=heartbeat,
+            recorder=Recorder(
+                paths.commits(number), paths.metrics(number), discarded=paths.discarded(number), patient=patient
+            ),
+            keeper=Keeper(paths, number, memory=memory, interval=job.checkpoint_interval, patient=patient),
             loggers=WorkerLoggers(own.worker, training.worker_logger, training.worker_logger_callback, quiet=job.quiet),
             payload=Path(begin.payload),
             # Only a job's first training starts from them. The next one goes on with the weights of its script.

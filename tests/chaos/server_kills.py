@@ -1,11 +1,13 @@
-"""`make chaos-server`: the Jupyter Server is killed again and again under load, and nothing of any job is lost.
+"""`make chaos-server` and `make chaos-postgres`: a victim is killed again and again under load, and no job is lost.
 
     python -m tests.chaos.server_kills --kills 50 --seed 7
+    python -m tests.chaos.server_kills --victim postgres --kills 20 --seed 7
 
-Small real jobs are submitted, changed, suspended, resumed and stopped without a pause; at random instants the server
-alone is killed and started again. What the next server says is compared with what the jobs' own files say: states,
-workers and their slots, logs, metrics, within `PROMISED` seconds of its first answer. At the end every update of every
-job is in its commit log once, and no job ran twice.
+Small real jobs are submitted, changed, suspended, resumed and stopped without a pause. At random instants the victim
+alone is killed and started again: the Jupyter Server, or the PostgreSQL that holds its job store. What the server says
+then is compared with what the jobs' own files say: states, workers and their slots, logs, metrics, within `PROMISED`
+seconds of its first answer. At the end every update of every job is in its commit log once, no job ran twice, and
+finished trainings have the bits of an undisturbed one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +28,20 @@ from edt_sdk import Client, EdtError, Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from tests.chaos import processes
+from tests.chaos.scenario import ZOO
+from tests.chaos.victims import VICTIMS, ServerVictim, Victim
 from tests.e2e.harness import Jobs
+from tests.server.store.cluster import Missing
 from tests.waiting import until
 
-ROOT = Path(__file__).resolve().parents[2] / ".chaos" / "server"
+ROOT = Path(__file__).resolve().parents[2] / ".chaos"
 TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.checkpoint_interval": 5.0}
 SLOTS = 4
 MOST_ALIVE = 4
-EPOCHS, SAMPLES = (4, 40), 60
+# Few lengths, so that many trainings must have the same bits.
+EPOCHS, SAMPLES = (4, 12, 40), 60
+STEPS = (10, 150)
+PLAIN = "PyTorch"
 # The promise of the design: what the server says is right so many seconds after it answers.
 PROMISED = 5.0
 PATIENCE = 240.0
@@ -45,14 +54,16 @@ class Load:
     Args:
         jobs: the server.
         dice: decides what is ordered.
+        plain: the share of jobs that are plain scripts, which may not run twice at all.
 
     Attributes:
         acknowledged: ids of the jobs whose submission was answered; none of these may be lost.
     """
 
-    def __init__(self, jobs: Jobs, dice: random.Random) -> None:
+    def __init__(self, jobs: Jobs, dice: random.Random, plain: float) -> None:
         self._jobs = jobs
         self._dice = dice
+        self._plain = plain
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="load")
         self.acknowledged: list[str] = []
@@ -85,14 +96,14 @@ class Load:
         verb = self._dice.choice(("submit", "update", "resize", "suspend", "resume", "resume", "stop"))
         if len(living) < MOST_ALIVE // 2 or verb == "submit":
             if len(living) < MOST_ALIVE:
-                arguments = ("--epochs", str(self._dice.randint(*EPOCHS)), "--samples", str(SAMPLES), "--shards", "4")
-                job = jobs.submit("cnn.py", *arguments, name="load", max_workers=self._dice.randint(1, SLOTS))
-                self.acknowledged.append(job.id)
+                self.acknowledged.append(self._submit(jobs).id)
                 self.verbs["submit"] += 1
             return
         if not living:
             return
         job = self._dice.choice(living)
+        if job.view.framework == PLAIN and verb not in ("update", "stop"):
+            return
         match verb:
             case "update":
                 job.update(priority=self._dice.randint(1, 10_000))
@@ -107,6 +118,18 @@ class Load:
             case _:
                 return
         self.verbs[verb] += 1
+
+    def _submit(self, jobs: Jobs) -> Job:
+        if self._dice.random() < self._plain:
+            steps = [str(self._dice.randint(*STEPS))]
+            return jobs.client.submit(ZOO, main="once.py", args=steps, name="plain", framework=PLAIN, progress=False)
+        return training(jobs, self._dice.choice(EPOCHS), self._dice.randint(1, SLOTS))
+
+
+def training(jobs: Jobs, epochs: int, workers: int) -> Job:
+    """Submit a training that has the same bits at any number of workers."""
+    arguments = ("--epochs", str(epochs), "--samples", str(SAMPLES), "--shards", "4")
+    return jobs.submit("cnn.py", *arguments, name="load", max_workers=workers)
 
 
 class Referee:
@@ -215,9 +238,18 @@ def _inside(reports: list[dict[str, Any]]) -> dict[int, int]:
 
 def once(jobs: Jobs, job: Job) -> None:
     """AssertionError unless the job ran once, and each of its updates happened once."""
+    assert job.view.state in (JobState.FINISHED, JobState.KILLED), f"{job.id}: {job.view.state} {job.view.message}"
     reports = processes.journal(jobs.private(job))
     drivers = sum(report["type"] == "DriverStarted" for report in reports)
     assert drivers <= 1, f"{job.id} ran {drivers} times"
+    if job.view.framework == PLAIN:
+        folder = Path(job.view.result_dir)
+        runs = (folder / "runs").read_text().split() if (folder / "runs").exists() else []
+        assert not (folder / "twice").exists(), f"{job.id} ran twice at once"
+        assert len(runs) <= 1, f"{job.id} ran {len(runs)} times"
+        if job.view.state is JobState.FINISHED:
+            assert len(str(job.logs()).splitlines()) == int(job.view.args[0]), f"{job.id} lost lines"
+        return
     commits = jobs.commits(job)
     assert [commit["update"] for commit in commits] == list(range(len(commits))), job.id
     assert not (jobs.private(job) / "training-0.discarded.jsonl").exists(), f"updates of {job.id} were lost"
@@ -231,8 +263,16 @@ def once(jobs: Jobs, job: Job) -> None:
             assert sorted(indices) == list(range(SAMPLES)), f"{job.id}, epoch {epoch}: samples missing or twice"
     if job.view.state is JobState.FINISHED:
         assert len(seen) == int(job.view.args[1]), f"{job.id} has {len(seen)} epochs: {job.view.args}"
-    else:
-        assert job.view.state is JobState.KILLED, f"{job.id} is {job.view.state.value}: {job.view.message}"
+
+
+def equal_bits(jobs: Jobs, ended: Sequence[Job]) -> int:
+    """Return how many trainings have the bits of an undisturbed one. AssertionError for one that has others."""
+    finished = [job for job in ended if job.view.state is JobState.FINISHED and job.view.framework != PLAIN]
+    for length in sorted({int(job.view.args[1]) for job in finished}):
+        right = jobs.parameters_hash(training(jobs, length, 1).wait(PATIENCE, progress=False))
+        for job in finished:
+            assert int(job.view.args[1]) != length or jobs.parameters_hash(job) == right, f"{job.id} has other bits"
+    return len(finished)
 
 
 def all_over(client: Client) -> bool:
@@ -242,31 +282,31 @@ def all_over(client: Client) -> bool:
     return all(job.view.state.final for job in client.jobs())
 
 
-def kill_again_and_again(root: Path, kills: int, seed: int) -> str:
+def kill_again_and_again(root: Path, kills: int, seed: int, victim: Victim) -> str:
     """Do it; what happened, in a sentence. AssertionError for the first promise that was not kept."""
     dice = random.Random(seed)
-    server = LocalServer(root, slots=SLOTS, traits=TRAITS)
+    server = LocalServer(root, slots=SLOTS, traits={**TRAITS, **victim.traits})
     jobs = Jobs(server.start())
     try:
-        with Load(jobs, random.Random(dice.random())) as load:
+        with Load(jobs, random.Random(dice.random()), victim.plain) as load:
             referee = Referee(jobs, load, random.Random(dice.random()))
             for number in range(kills):
                 time.sleep(dice.uniform(0, dice.choice((0.5, 3.0, 8.0))))
-                server.kill()
-                server.start()
+                done = victim.hit(server, dice)
                 referee.right_soon()
-                print(f"  kill {number + 1}: {len(load.acknowledged)} jobs, all right", flush=True)
+                print(f"  kill {number + 1}, {done}: {len(load.acknowledged)} jobs, all right", flush=True)
         assert not load.trouble, load.trouble
         client = jobs.client = server.client()
         until(lambda: all_over(client), "the end of all jobs", PATIENCE)
         ended = list(client.jobs())
         for job in ended:
             once(jobs, job)
+        same = equal_bits(jobs, ended)
         finished = sum(job.view.state is JobState.FINISHED for job in ended)
         verbs = ", ".join(f"{count} {verb}" for verb, count in sorted(load.verbs.items()))
         return (
-            f"{kills} kills, {len(ended)} jobs ({finished} finished), {verbs}: none lost, none twice, "
-            f"right at most {referee.slowest:.1f} s after the answer"
+            f"{kills} kills, {len(ended)} jobs ({finished} finished), {verbs}: none lost, none twice, {same} trainings "
+            f"with equal bits, right at most {referee.slowest:.1f} s after the answer{victim.summary()}"
         )
     finally:
         if not server.running:
@@ -281,12 +321,24 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--victim", choices=VICTIMS, default=ServerVictim.name, help="what is killed (default server)")
     parser.add_argument("--kills", type=int, default=50, help="how many (default 50)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="default: a new one")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    shutil.rmtree(ROOT, ignore_errors=True)  # what a broken promise leaves behind stays there until the next run
-    print(kill_again_and_again(ROOT, options.kills, options.seed))
+    root = ROOT / options.victim
+    shutil.rmtree(root, ignore_errors=True)  # what a broken promise leaves behind stays there until the next run
+    try:
+        victim = VICTIMS[options.victim]()
+    except Missing as missing:
+        print(f"skipped: {missing}")
+        return 0
+    begun = time.monotonic()
+    try:
+        print(kill_again_and_again(root, options.kills, options.seed, victim))
+    finally:
+        victim.stop()
+    print(f"{time.monotonic() - begun:.0f} s")
     return 0
 
 

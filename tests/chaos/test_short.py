@@ -1,4 +1,4 @@
-"""The short form of `make chaos`: the plan itself, and two trainings with fixed seeds."""
+"""The short forms of `make chaos` and `make chaos-postgres`: plans, trainings and kills with fixed seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tests.chaos import plan, referee
 from tests.chaos.__main__ import TRAITS
 from tests.chaos.plan import Kind, Training
 from tests.chaos.scenario import Disturbed, submit
+from tests.chaos.server_kills import kill_again_and_again
+from tests.chaos.victims import PostgresVictim
 from tests.e2e.harness import Jobs
+from tests.server.store.cluster import Missing
 
 EPOCHS, SEED, EVENTS = 25, 11, 7
 
@@ -58,3 +61,17 @@ def test_the_same_bits_whatever_happens(tmp_path: Path, training: Training) -> N
         job = disturbed.run(training, EPOCHS, plan.events(SEED, training.shards, EVENTS))
         referee.compare(referee.read(jobs, job, EPOCHS, training.shards), undisturbed)
         assert disturbed.done == len(plan.events(SEED, training.shards, EVENTS))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_postgresql_that_is_killed_takes_nothing_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg", reason="the driver is missing: pip install 'jupyter-edt[postgresql]'")
+    try:
+        victim = PostgresVictim()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    try:
+        print(kill_again_and_again(tmp_path / "server", 2, SEED, victim))
+    finally:
+        victim.stop()

@@ -11,7 +11,13 @@ from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire.control import Launch
 from edt_server.ledger.ledger import Ledger
 from edt_server.messaging import key_pair
+from tests.clocks import Clocks
 from tests.server.ledger_play import Play
+
+
+@pytest.fixture
+def clocks(monkeypatch):
+    return Clocks(monkeypatch)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from edt_server.messaging import key_pair
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.reporter import Reporter
 from edt_server.system.processes import identify
+from edt_server.system.steady_clock import SteadyClock
 from tests.server.control_channel import Service
 from tests.waiting import until_async
 
@@ -61,7 +62,12 @@ class Supervisor:
             threads_per_slot=1,
         )
         self.reporter = Reporter(
-            orders, identify(os.getpid()), self.journal, holding=lambda: (3,), on_message=self.heard.append
+            orders,
+            identify(os.getpid()),
+            self.journal,
+            SteadyClock(),
+            holding=lambda: (3,),
+            on_message=self.heard.append,
         )
         self.task = asyncio.create_task(self.reporter.run())
 

@@ -35,6 +35,7 @@ from edt_sdk.training.checkpoints import ckpt, durable
 from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.checkpoints.mirror import Mirror, MirrorSlot
 from edt_sdk.training.checkpoints.snapshot import StateCopy
+from edt_sdk.training.records.full_disk import when_there_is_room
 from edt_sdk.training.state.state import State, restore
 
 log = logging.getLogger(__name__)
@@ -64,13 +65,23 @@ class Keeper:
         training: its number within the job.
         memory: folder on a tmpfs for the copy in memory, None for no such copy.
         interval: seconds between rolling checkpoints on disk.
+        patient: whether to wait for a full disk where the training cannot go on without a file.
     """
 
-    def __init__(self, paths: JobPaths, training: int, *, memory: Path | None, interval: float) -> None:
+    def __init__(
+        self,
+        paths: JobPaths,
+        training: int,
+        *,
+        memory: Path | None,
+        interval: float,
+        patient: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._paths = paths
         self._training = training
         self._folder = paths.checkpoints(training)
         self._interval = interval
+        self._patient = patient
         self._mirror = Mirror(memory, training)
         self._last = time.monotonic()
         self._thread: ThreadPoolExecutor | None = None
@@ -164,7 +175,7 @@ class Keeper:
         self._wait()
         snapshot = self._taken(capture())
         try:
-            self._write_update(snapshot, position, updates)
+            when_there_is_room(lambda: self._write_update(snapshot, position, updates), self._patient)
         finally:
             self._free.put(snapshot)
         self._last = time.monotonic()
@@ -172,8 +183,7 @@ class Keeper:
     def final(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Write the final `.pth` pair and remove what only a resume needs. OSError when a file cannot be written."""
         self._wait()
-        checkpoint.save(self._paths.train_dir, checkpoint.FINAL, model, optimizer)
-        durable.link(self._paths.final(self._training), self._paths.train_dir / f"model_epoch_{checkpoint.FINAL}.pth")
+        when_there_is_room(lambda: self._write_final(model, optimizer), self._patient)
         # Last of all: a death before this line leaves the files to resume from.
         for path in self._files("update"):
             path.unlink(missing_ok=True)
@@ -328,6 +338,10 @@ class Keeper:
     def _write_epoch(self, number: int, pair: checkpoint.Pair, state: State, position: int, updates: int) -> None:
         checkpoint.write(self._paths.train_dir, number, pair)
         self._write(f"epoch-{number}", state, position, updates, epoch=number)
+
+    def _write_final(self, model: nn.Module, optimizer: Optimizer) -> None:
+        checkpoint.save(self._paths.train_dir, checkpoint.FINAL, model, optimizer)
+        durable.link(self._paths.final(self._training), self._paths.train_dir / f"model_epoch_{checkpoint.FINAL}.pth")
 
     def _write_update(self, snapshot: StateCopy, position: int, updates: int) -> None:
         self._write(f"update-{updates}", snapshot.state, position, updates, epoch=None)

@@ -5,4 +5,4 @@ Never: anything about the state that a training resumes from.
 Read first: `recorder.py`, then `lines.py`.
 """
 
-__all__ = ["lines", "recorder"]
+__all__ = ["full_disk", "lines", "recorder"]

@@ -6,6 +6,7 @@ Readers that need the last lines read from the end, and lines can be removed fro
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ class JsonLines:
         if written != len(data):
             # Remove the part that was written, or the next line would be appended to it.
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
-            raise OSError(f"{self._path} took only a part of a line; is the disk full?")
+            raise OSError(errno.ENOSPC, "it took only a part of a line", str(self._path))
 
     def sync(self) -> None:
         """Fsync the file."""

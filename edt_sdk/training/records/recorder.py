@@ -12,13 +12,14 @@ import contextlib
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 import msgspec
 
+from edt_sdk.training.records.full_disk import when_there_is_room
 from edt_sdk.training.records.jsonl import JsonLines, backwards, cut_torn_line, truncate
 
 
@@ -92,11 +93,20 @@ _CURSOR = struct.Struct("<QQQqq")
 class Recorder:
     """Appends to both files, which are created (0600) with the first line. One member at a time uses a recorder.
 
-    The commit lines of lost updates move to the file `discarded`, or are dropped if it is None.
+    The commit lines of lost updates move to the file `discarded`, or are dropped if it is None. A full disk is waited
+    for while `patient` returns True, see `when_there_is_room`.
     """
 
-    def __init__(self, commits: Path, metrics: Path, *, discarded: Path | None = None) -> None:
+    def __init__(
+        self,
+        commits: Path,
+        metrics: Path,
+        *,
+        discarded: Path | None = None,
+        patient: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._paths = commits, metrics
+        self._patient = patient
         self._discarded = discarded
         self._commits = JsonLines(commits)
         self._metrics = JsonLines(metrics)
@@ -104,7 +114,7 @@ class Recorder:
 
     def commit(self, line: CommitLine) -> None:
         """Record one update."""
-        self._commits.append(_encoder.encode(line) + b"\n")
+        self._append(self._commits, line)
 
     def metric(self, line: MetricLine) -> None:
         """Record the metrics of an update or of a validation, unless the file has them already.
@@ -115,7 +125,7 @@ class Recorder:
             self._measured = _last_measured(self._paths[1])
         if self._measured.has(line):
             return
-        self._metrics.append(_encoder.encode(line) + b"\n")
+        self._append(self._metrics, line)
         self._measured = self._measured.after(line)
 
     def next_update(self) -> int:
@@ -157,6 +167,10 @@ class Recorder:
         self._metrics.close()
         self._measured = None
 
+    def _append(self, file: JsonLines, line: CommitLine | MetricLine) -> None:
+        data = _encoder.encode(line) + b"\n"
+        when_there_is_room(lambda: file.append(data), self._patient)
+
     def _discard(self, lines: list[CommitLine]) -> None:
         if self._discarded is None:
             return
@@ -168,7 +182,7 @@ class Recorder:
         target = JsonLines(self._discarded)
         try:
             for line in new:
-                target.append(_encoder.encode(line) + b"\n")
+                self._append(target, line)
             target.sync()
         finally:
             target.close()

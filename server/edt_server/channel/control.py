@@ -72,6 +72,7 @@ class ControlServer:
         self._answering: str | None = None
         self._withheld: list[wire.ToSupervisor] = []
         self._failed: dict[str, int] = {}
+        self._waits = False  # a report waits for the store
 
     async def start(self) -> None:
         """Listen, and write the address file. EdtError when the interface cannot be bound."""
@@ -171,8 +172,10 @@ class ControlServer:
                 case wire.ProgressReport(progress=progress):
                     self._on_progress(job_id, progress)
         except StoreUnavailable:
-            # The ledger's writer logs the store's trouble once, and supervisors repeat unacknowledged reports.
-            log.info("a %s waits until the job store can be used, job=%s", type(message).__name__, job_id)
+            # The ledger's writer logs the store's trouble once. Supervisors repeat unacknowledged reports every second,
+            # so only the first is logged.
+            level, self._waits = logging.DEBUG if self._waits else logging.INFO, True
+            log.log(level, "a %s waits until the job store can be used, job=%s", type(message).__name__, job_id)
         except Exception:
             log.exception("a %s could not be dealt with, job=%s", type(message).__name__, job_id)
         finally:
@@ -204,6 +207,7 @@ class ControlServer:
         except Exception:
             self._failed[job_id] = report.number
             raise
+        self._waits = False
         if failed == report.number:
             del self._failed[job_id]
         self._send(job_id, wire.Ack(number=report.number))

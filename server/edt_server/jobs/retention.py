@@ -9,11 +9,14 @@ never count.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState
@@ -22,6 +25,8 @@ from edt_server.files import job_files
 from edt_server.jobs.stored_bytes import StoredBytes
 from edt_server.ledger import Change, Changes
 from edt_server.store import JobRow, Store
+from edt_server.system.private_files import write_private
+from edt_server.system.steady_clock import running_for
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +36,9 @@ DAY = 86_400.0
 GRACE = 3600.0
 _FIRST, _EVERY = 60.0, 3600.0
 _DRIFT = 3600.0
+# Seconds for which a machine may have been off, or a server not started.
+_OFF = 31 * DAY
+CLOCK_FILE = "retention.clock"
 _FINAL = tuple(state for state in JobState if state.final)
 _LIVING = tuple(state for state in JobState if not state.final)
 
@@ -73,29 +81,45 @@ class RetentionLimits:
         return going
 
 
-class SteadyClock:
-    """The wall clock, but never further ahead of its first look than the machine has run since, give or take an hour.
+class RetentionClock:
+    """The time by which jobs are too old. It never ends a job's time early because a clock was set wrong.
 
-    A clock that jumps ahead by a year, set by hand or by a time server, would make every ended job too old.
-    Its new time is trusted after the next start of the server. One that jumps back removes nothing early.
+    While the server runs, it is at most an hour further than the machine has run. At a start it is at most a month
+    ahead of the last time that a server wrote into `kept`, a file: a clock that is further ahead counts once the file
+    was removed. A clock that was set back removes nothing early.
     """
 
-    def __init__(self) -> None:
-        self._wall, self._running = time.time(), self._run_for()
-        self._told = False
+    def __init__(self, kept: Path) -> None:
+        self._kept = kept
+        wall, self._known = time.time(), self._last()
+        self._wall, self._running, self._warned = wall, running_for(), False
+        if self._known is not None and wall > self._known + _OFF:
+            self._wall, self._warned = self._known, True
+            log.warning(
+                "the clock is %.0f days ahead of the last time that jobs were looked at: no job is removed for it; if "
+                "the clock is right, remove %s and start the server again",
+                (wall - self._known) / DAY,
+                kept,
+            )
 
     def now(self) -> float:
-        """Return the seconds since the epoch by which jobs are too old."""
-        wall, most = time.time(), self._wall + self._run_for() - self._running + _DRIFT
-        if wall > most and not self._told:
-            self._told = True
+        """Return the seconds since the epoch by which jobs are too old, and keep them for the next server."""
+        wall, most = time.time(), self._wall + running_for() - self._running + _DRIFT
+        if wall > most and not self._warned:
+            self._warned = True
             log.warning("the clock has jumped ahead by %.0f s: no job is removed for its new time", wall - most)
-        return min(wall, most)
+        now = min(wall, most)
+        if self._known is None or now > self._known:
+            self._known = now
+            with contextlib.suppress(OSError):  # a full disk, on which retention has to go on
+                write_private(self._kept, msgspec.json.encode(now))
+        return now
 
-    @staticmethod
-    def _run_for() -> float:
-        # Goes on while the machine is suspended, which the monotonic clock of Linux does not.
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    def _last(self) -> float | None:
+        try:
+            return msgspec.json.decode(self._kept.read_bytes(), type=float)
+        except (OSError, msgspec.DecodeError):
+            return None
 
 
 class Retention:
@@ -131,12 +155,14 @@ class Retention:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        clock = SteadyClock()
+        clock = await asyncio.to_thread(RetentionClock, self._data_dir / "control" / CLOCK_FILE)
+        # The next server compares its clock with this one, however soon this one ends.
+        await asyncio.to_thread(clock.now)
         await asyncio.sleep(_FIRST)
         while True:
             try:
                 await asyncio.to_thread(self._finish)
-                await self.sweep(clock.now())
+                await self.sweep(await asyncio.to_thread(clock.now))
             except (EdtError, OSError) as trouble:
                 log.warning("old jobs could not be removed: %s", trouble)
             await asyncio.sleep(_EVERY)

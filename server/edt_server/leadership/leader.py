@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 LEASE = "leader"
 STOPPED = "is stopped"
-# Seconds that the clocks of two hosts may differ. A lease that expired longer ago belongs to a host that is gone.
-SKEW = 30.0
 # Seconds that a request waits for a leader, and that a server waits after it failed to start leading.
 PATIENCE, AGAIN = 15.0, 5.0
 
@@ -162,12 +160,14 @@ class Leadership:
             self._seen, self._seen_at = lease, now
         if lease.holder is None:
             return "has given it back"
-        # Known only on this host. For a process on another host or in another container the lease must expire.
+        # Known only on this host. For a process on another host or in another container the lease must expire, by our
+        # own clock. Its `expires` is not read: the clocks of two hosts may differ, and with a clock that is set ahead
+        # this process would take the lease from a leader that renews it.
         if not is_alive(lease.holder):
             return "has ended"
         if self._watch.stands_still(lease.holder, now):
             return STOPPED
-        if now >= self._seen_at + self._pace.valid or time.time() > lease.expires + SKEW:
+        if now >= self._seen_at + self._pace.valid:
             return "has not said for too long that it leads"
         return ""
 

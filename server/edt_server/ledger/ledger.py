@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -30,10 +29,13 @@ from edt_server.core.instructions import GiveUp, Grant, Instruction, to_event
 from edt_server.history import describe
 from edt_server.store import JobRow, Store, StoreError, StoreUnavailable, Writer
 from edt_server.system.device_claims import DeviceClaims
+from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 SNAPSHOT_EVERY = 1000
+# Events among which the latest is: a report that arrives late has the time at which it was made.
+_RECENT = 100
 # The bounds of a message, which is part of every list of jobs: characters of a line, and lines.
 LINE = 500
 LINES = 60
@@ -74,6 +76,9 @@ class Ledger:
         self._doubt: Change | None = None
         self._late: Change | None = None
         self.core = self._replay()
+        # A turn that began before a clock was set back must not last until that time comes again.
+        newest = self.store.events(after=self.seq - _RECENT)
+        self.clock = SteadyClock(max((event.time for event in newest), default=0.0))
 
     @classmethod
     def open(cls, url: str, plan: Plan | None = None) -> Ledger:
@@ -96,7 +101,7 @@ class Ledger:
         complete = False
         try:
             with self.store.write() as tx:
-                change = Change(tx, self, time.time())
+                change = Change(tx, self, self.clock.now())
                 if self._late is not None:
                     change.add(self._late)
                 value = work(change)

@@ -32,7 +32,8 @@ def take(change: Change, job: str, numbered: control.Numbered, progress: JobProg
     if numbered.number > row.last_report + 1:
         raise Conflict(f"Report {numbered.number} of job {job} came after report {row.last_report}.", job=job)
     if not row.state.final:
-        _record(change, job, row.state, numbered.report, numbered.time)
+        # The supervisor's clock may have been set back, or be another machine's.
+        _record(change, job, row.state, numbered.report, max(numbered.time, row.state_since))
     if isinstance(numbered.report, control.JobEnded):
         progress = numbered.report.progress or progress
     if progress is not None:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from edt_server.ledger import ChangeOutcome, Ledger, LedgerWriter, open_writer, 
 from edt_server.service.clock import Clock
 from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
+from edt_server.service.pauses import spare_what_is_here
 from edt_server.service.service import Service
 from edt_server.service.sharing import Sharing
 from edt_server.service.speeds import SpeedMeter
@@ -33,11 +33,11 @@ from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreError
 from edt_server.system.device_claims import DeviceClaims
 from edt_server.system.interpreters import Listed
-from edt_server.system.pauses import spare_what_is_here
 from edt_server.system.private_files import make_private_dir
 from edt_server.system.processes import identify, is_alive
 from edt_server.system.runtime import server_lock
 from edt_server.system.slots import find_host, threads_per_slot
+from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 StateListener = Callable[[JobRow, JobState | None], None]
@@ -105,7 +105,7 @@ async def open_service(
         speeds = SpeedMeter(writer.change)
 
         def progressed(job: str, progress: JobProgress) -> None:
-            now = time.time()
+            now = ledger.clock.now()
             rates.heard(job, progress, now)
             hub.ring(job)
             if any(group.throughput_aware for group in sharing.plan.instance_groups):
@@ -133,7 +133,7 @@ async def open_service(
         stack.push_async_callback(speeds.stop)
         clock = Clock(writer)
         stack.push_async_callback(clock.stop)
-        effects = Effects(supervision, clock, hub, rates, speeds, on_state)
+        effects = Effects(supervision, clock, hub, rates, speeds, ledger.clock, on_state)
         writer.follow(effects.act)
         parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living, listed
         service = Service(settings, sharing, hub, threads, writer, *parts)
@@ -205,6 +205,7 @@ class Effects:
     hub: Hub
     rates: ForecastRates
     speeds: SpeedMeter
+    time: SteadyClock
     on_state: StateListener | None
     living: set[str] = field(default_factory=set)
 
@@ -221,7 +222,7 @@ class Effects:
                 self.on_state(row, before)
         for job, allocation in outcome.allocations.items():
             self.supervision.allocate(job, allocation)
-            self.speeds.moved(job, time.time())
+            self.speeds.moved(job, self.time.now())
         for job in outcome.launches:
             self.supervision.begin(job)
         for job in {*outcome.jobs, *outcome.allocations}:

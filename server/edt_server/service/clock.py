@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 from edt_sdk.schemas.errors import EdtError
@@ -50,9 +49,9 @@ class Clock:
         while True:
             # Before the read: a change during the read sets the event again, and the loop reads once more.
             self._changed.clear()
-            wake = await self._writer.read(next_tell, self._writer.ledger, time.time())
+            wake = await self._writer.read(next_tell, self._writer.ledger, self._writer.ledger.clock.now())
             try:
-                async with asyncio.timeout(None if wake is None else max(0.0, wake - time.time())):
+                async with asyncio.timeout(None if wake is None else max(0.0, wake - self._writer.ledger.clock.now())):
                     await self._changed.wait()
                 continue
             except TimeoutError:

@@ -10,7 +10,6 @@ which is public.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -199,7 +198,8 @@ class Picturing:
         holders = () if of_life else tuple((await self._service.standing())["names"])
         rows = found["rows"]
         # The last row is in force, also when its time is later than the clock of this request.
-        now = max(present(time.time(), rows[0]["time"]), rows[-1]["time"]) if rows else time.time()
+        clock = self._service.now()
+        now = max(present(clock, rows[0]["time"]), rows[-1]["time"]) if rows else clock
         until = min(end or now, now)
         if row is not None and of_life and row.ended is not None:
             until = min(until, row.ended)

@@ -123,6 +123,10 @@ class Service:
         """Why nothing can be written to the store now, None when all is well. Jobs go on all the same."""
         return self._writer.trouble
 
+    def now(self) -> float:
+        """Return the time of day by which decisions are made, in seconds since the epoch."""
+        return self._ledger.clock.now()
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def mine(self, user: str, job: str) -> JobRow:
@@ -200,7 +204,7 @@ class Service:
         patch.check()  # after the owner was checked: another user learns nothing, not even that the change is wrong
         if row.state.final:
             raise ended_already(row, "changed")
-        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
+        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, self.now())
         group = _group_of(now.core, job, patch.instance_group)
         check_change(row.spec, row.settings, patch, group, admin=self._is_admin(user))
         # On a copy of the core and in another thread: the answer may take long, and decisions must not wait for it.
@@ -214,7 +218,7 @@ class Service:
         group = self.sharing.plan.group(spec.instance_group)
         if not self._is_admin(user):
             group.check_priority(spec.priority)
-        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, time.time())
+        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, self.now())
         return await asyncio.to_thread(forecast.forecast, now, self._rates.ends(), user, spec)
 
     async def stored(self, user: str, job: str) -> Stored:
@@ -290,7 +294,7 @@ class Service:
 
     def _show(self, row: JobRow) -> JobView:
         progress, ends = self._supervision.progress(row.id), self._rates.ends()
-        view = views.job_view(self._ledger, row, self.settings.data_dir, progress, time.time(), ends)
+        view = views.job_view(self._ledger, row, self.settings.data_dir, progress, self.now(), ends)
         return view if view.reason is None or not self.sharing.has_gpus else self._explained(view, view.reason)
 
     def _explained(self, view: JobView, reason: Reason) -> JobView:

@@ -51,6 +51,7 @@ from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.system.presence import FILE as PRESENCE
 from edt_server.system.presence import announce
 from edt_server.system.processes import identify
+from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 
@@ -115,10 +116,12 @@ class Supervisor:
             on_message=lambda key, message: self._feed(events.Received(key, message)),
             on_lost=lambda key, why: self._feed(events.LinkLost(key, why)),
         )
+        self._clock = SteadyClock()
         self._reporter = Reporter(
             orders,
             identity,
             self._journal,
+            self._clock,
             holding=lambda: self._machine.holding,
             on_message=self._on_server_message,
         )
@@ -196,7 +199,7 @@ class Supervisor:
     async def _sample(self) -> None:
         await asyncio.to_thread(sweep)
         while self._paths.job_dir.exists():
-            self._index.sample(time.time())
+            self._index.sample(self._clock.now())
             await asyncio.sleep(SAMPLE_INTERVAL)
         # The job was deleted: no server will ever ask for it, and its results have no place.
         log.error("the job's folder is gone")
@@ -266,7 +269,7 @@ class Supervisor:
         await self._link.drained(key)
         if isinstance(self._machine, ElasticAgents):
             await self._children.end_orphans()
-        self._index.sample(time.time())
+        self._index.sample(self._clock.now())
 
     def _exited(self, key: int, code: int, signals: tuple[int, ...]) -> None:
         # Before the event: its instructions may start a worker in the same slot, which must find the GPU free.
@@ -279,7 +282,7 @@ class Supervisor:
         self._feed(events.Exited(key, code, signals, words, updates))
 
     def _exited_remotely(self, key: int, code: int, signals: tuple[int, ...], updates: int | None) -> None:
-        self._index.sample(time.time())
+        self._index.sample(self._clock.now())
         log.info("process ended, process=%d code=%d", key, code)
         self._feed(events.Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
 

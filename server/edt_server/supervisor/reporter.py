@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire import control
 from edt_server.messaging import Conversation, ConversationLost, read_struct, send_now
 from edt_server.supervisor.journal import Journal
+from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class Reporter:
         orders: control.Launch,
         identity: control.ProcessIdentity,
         journal: Journal,
+        clock: SteadyClock,
         *,
         holding: Callable[[], tuple[int, ...]],
         on_message: Callable[[control.ToSupervisor], None],
@@ -49,6 +50,7 @@ class Reporter:
         self._orders = orders
         self._identity = identity
         self._journal = journal
+        self._clock = clock
         self._holding = holding
         self._on_message = on_message
         self._context = zmq.asyncio.Context()
@@ -66,7 +68,7 @@ class Reporter:
         self._flush_progress()
         if isinstance(report, control.JobEnded):
             report = msgspec.structs.replace(report, progress=self._progress)
-        numbered = control.Numbered(number=number, time=time.time(), report=report)
+        numbered = control.Numbered(number=number, time=self._clock.now(), report=report)
         # In the journal first: a server may act on a report although this process dies at this moment (decision 003).
         self._journal.append(numbered)
         self._send(control.encode(numbered))

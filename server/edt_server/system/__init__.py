@@ -11,11 +11,11 @@ __all__ = [
     "device_claims",
     "interpreters",
     "isolation",
-    "pauses",
     "presence",
     "private_files",
     "processes",
     "runtime",
     "slots",
     "standstill",
+    "steady_clock",
 ]

@@ -111,7 +111,8 @@ class DeviceClaims:
         if any(is_held(Path(lock)) for lock in claim.locks):
             return True
         with contextlib.suppress(FileNotFoundError):
-            return time.time() < self._path(device).stat().st_mtime + _FRESH
+            # The age of a claim is never negative: a clock that was set back would keep the device for long.
+            return abs(time.time() - self._path(device).stat().st_mtime) < _FRESH
         return False
 
     def _path(self, device: str) -> Path:

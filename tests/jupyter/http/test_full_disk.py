@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 
 import pytest
 
-from tests.server.store.trouble import small_disk
+from tests.server.store.trouble import fill, small_disk
 from tests.waiting import until_async
 
 ROOM = 48 << 20
@@ -24,15 +23,6 @@ def disk(tmp_path):
         if not mounted:
             pytest.skip("a small disk of its own can only be mounted as root, with the right to (CAP_SYS_ADMIN)")
         yield folder
-
-
-def fill(place):
-    """Write to this file until nothing can be written any more."""
-    with contextlib.suppress(OSError), place.open("ab", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            with contextlib.suppress(OSError):
-                while file.write(b"z" * size):
-                    pass
 
 
 async def test_a_full_disk_stops_no_reading_stopping_and_deleting(edt, call, submit, disk, caplog):

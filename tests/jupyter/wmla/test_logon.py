@@ -17,6 +17,7 @@ from tornado.web import create_signed_value
 
 from edt_jupyter.wmla import sessions
 from edt_jupyter.wmla.sessions import SECONDS, Sessions
+from tests.clocks import YEAR, set_wall_clock
 
 DLI = "platform/rest/deeplearning/v1"
 LOGON = "auth/v1/logon"
@@ -276,6 +277,15 @@ class TestSessions:
         # The next logon, of any user, removes the file.
         kept.open(self.KEY, "bob", "token", "abc")
         assert len(list((tmp_path / "sessions").iterdir())) == 1
+
+    @pytest.mark.parametrize("leap", [YEAR, -YEAR])
+    def test_are_over_when_the_clock_leaps_by_a_year(self, kept, monkeypatch, leap):
+        token = kept.open(self.KEY, "ann", "token", "abc")
+        set_wall_clock(monkeypatch, -5.0)
+        assert kept.read(self.KEY, token) is not None, "a correction"
+        set_wall_clock(monkeypatch, leap)
+        assert kept.read(self.KEY, token) is None, "neither longer than a session lasts, nor with an error"
+        assert kept.read(self.KEY, kept.open(self.KEY, "ann", "token", "new")) is not None
 
     def test_too_many_of_one_user_end_the_oldest(self, kept, tmp_path, monkeypatch):
         monkeypatch.setattr(sessions, "MOST", 3)

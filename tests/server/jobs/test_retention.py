@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 
 import pytest
 
@@ -12,21 +13,21 @@ from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.core.events import SlotsChanged
-from edt_server.jobs import retention
 from edt_server.jobs.retention import (
     DAY,
     GRACE,
     JOB_REMOVED,
     EndedJob,
     Retention,
+    RetentionClock,
     RetentionLimits,
-    SteadyClock,
 )
 from edt_server.jobs.stored_bytes import size_of
 from edt_server.jobs.submission import Submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger
 from edt_server.store import StoreUnavailable
+from tests.clocks import YEAR
 from tests.server.store.trouble import no_room
 
 NOW = 100 * DAY
@@ -62,19 +63,51 @@ class TestWhoHasToGo:
         assert going(RetentionLimits(bytes=1), ("a", NOW - 2 * GRACE, 10**9)) == ["a"]
 
 
-def test_a_clock_that_jumps_makes_no_job_old(monkeypatch, caplog):
-    wall, running = [1_000_000.0], [50.0]
-    monkeypatch.setattr(retention.time, "time", lambda: wall[0])
-    monkeypatch.setattr(retention.time, "clock_gettime", lambda _: running[0])
-    clock = SteadyClock()
-    wall[0], running[0] = wall[0] + 2 * DAY, running[0] + 2 * DAY
-    assert clock.now() == wall[0], "two days later"
-    wall[0] += 365 * DAY
-    assert clock.now() < 1_000_000.0 + 2.1 * DAY
-    assert clock.now() < 1_000_000.0 + 2.1 * DAY
+def test_a_clock_that_jumps_makes_no_job_old(clocks, tmp_path, caplog):
+    begun = time.time()
+    clock = RetentionClock(tmp_path / "kept")
+    clocks.pass_time(2 * DAY)
+    assert clock.now() == time.time(), "two days later"
+    clocks.set_by(YEAR)
+    assert clock.now() < begun + 2.1 * DAY
+    assert clock.now() < begun + 2.1 * DAY
     assert caplog.text.count("jumped ahead") == 1
-    wall[0] -= 2 * 365 * DAY
-    assert clock.now() == wall[0]
+    clocks.set_by(-2 * YEAR)
+    assert clock.now() == time.time()
+
+
+def test_a_clock_that_is_a_year_ahead_at_the_next_starts_makes_no_job_old(clocks, tmp_path, caplog):
+    kept = tmp_path / "kept"
+    assert RetentionClock(kept).now() == time.time()
+    clocks.pass_time(DAY)
+    clocks.set_by(YEAR)
+    for day in (0, 1, 2):
+        clock = RetentionClock(kept)
+        assert clock.now() < time.time() - YEAR + DAY, "not even when it is started again and again"
+        clocks.pass_time(DAY)
+        assert clock.now() < time.time() - YEAR + DAY, day
+    assert caplog.text.count(f"if the clock is right, remove {kept}") == 3
+    clocks.set_by(-YEAR)
+    assert RetentionClock(kept).now() == time.time()
+    clocks.set_by(-YEAR)
+    assert RetentionClock(kept).now() == time.time(), "a clock that was set back removes nothing early"
+    clocks.set_by(YEAR)
+    assert RetentionClock(kept).now() == time.time()
+    clocks.set_by(YEAR)
+    kept.unlink()
+    assert RetentionClock(kept).now() == time.time()
+
+
+def test_a_machine_that_was_off_for_weeks_goes_on(clocks, tmp_path):
+    RetentionClock(tmp_path / "kept").now()
+    clocks.pass_time(30 * DAY)
+    assert RetentionClock(tmp_path / "kept").now() == time.time()
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"[1]"])
+def test_a_damaged_memory_of_the_time_is_none(clocks, tmp_path, data):
+    (tmp_path / "kept").write_bytes(data)
+    assert RetentionClock(tmp_path / "kept").now() == time.time()
 
 
 def test_sizes_count_a_file_of_two_names_once_and_follow_no_links(tmp_path):

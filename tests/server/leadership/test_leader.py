@@ -20,6 +20,7 @@ from edt_server.leadership.leader import LeaderElection, Leadership, LeaseLost, 
 from edt_server.leadership.shared_secret import shared_secret
 from edt_server.store import Store, Writer, sqlite_url
 from edt_server.system.processes import identify
+from tests.clocks import YEAR, set_wall_clock
 from tests.server.store.conftest import cluster
 from tests.waiting import until_async
 
@@ -149,6 +150,24 @@ def test_whoever_renews_is_not_followed(store, processes) -> None:
     while time.monotonic() < until:
         assert first.renew()
         assert second.claim() is not None
+
+
+@pytest.mark.parametrize("leap", [YEAR, -YEAR])
+def test_a_clock_that_leaps_takes_the_lease_from_no_leader(store, processes, monkeypatch, leap) -> None:
+    first, second = (one(store, process) for process in processes)
+    first.claim()
+    assert second.claim() is not None
+    set_wall_clock(monkeypatch, leap)
+    assert second.claim() is not None
+    assert first.renew()
+    set_wall_clock(monkeypatch, 0.0)
+    assert second.claim() is not None
+    assert one(store, processes[1]).claim() is not None, "nor at a start"
+    assert first.renew()
+    assert first.confirmed
+    processes[0].kill()
+    processes[0].wait()
+    assert second.claim() is None, "a leader that is dead is followed, whatever the clock says"
 
 
 def test_somebody_of_another_host_is_judged_by_the_lease_alone(store, processes) -> None:

@@ -19,6 +19,8 @@ from edt_server.jobs.submission import Submission
 from edt_server.ledger import reports
 from edt_server.ledger.ledger import Ledger
 from edt_server.service.clock import MOST_START, Clock, next_tell, pass_time
+from edt_server.system.steady_clock import SteadyClock
+from tests.clocks import YEAR
 from tests.server.core.invariants import check
 
 
@@ -151,6 +153,47 @@ def test_a_job_that_waited_too_long_ends_with_an_error_that_says_why(play):
     assert p.do(pass_time) == []
 
 
+@pytest.mark.parametrize("leap", [YEAR, -YEAR])
+def test_a_clock_that_leaps_by_a_year_ends_no_turn_and_no_wait(play, clocks, leap):
+    p = play(quantum=10.0)
+    p.submit("a")
+    p.submit("b", pending_timeout=3600.0)
+    p.trains("a")
+    began = p.ledger.row("a").state_since
+    clocks.set_by(leap)
+    assert p.do(pass_time) == []
+    assert p.ledger.allocation("a").slots, "its turn has just begun"
+    clocks.pass_time(11.0)
+    p.do(pass_time)
+    assert p.ledger.allocation("a").slots == (), "its turn is over after the time that passed"
+    # The supervisor's clock has leapt too.
+    p.report("a", control.SlotReturned(slot=0, worker=0, exit_code=0))
+    assert (p.state("a"), p.state("b")) == (JobState.PENDING, JobState.LAUNCHING)
+    p.trains("b")
+    assert began <= p.ledger.row("b").state_since <= began + 12.0
+    times = [event.time for event in p.ledger.store.events()]
+    assert times == sorted(times)
+    assert times[-1] - times[0] < 12.0
+
+
+@pytest.mark.parametrize("leap", [YEAR, -YEAR])
+def test_a_clock_that_was_set_by_a_year_at_the_next_start_lets_no_job_starve(play, clocks, leap):
+    p = play(quantum=10.0)
+    p.submit("a")
+    p.submit("b")
+    p.trains("a")
+    clocks.pass_time(5.0)
+    clocks.set_by(leap)
+    p.ledger = Ledger(p.ledger.store, p.ledger._plan)
+    now = p.ledger.clock.now()
+    assert next_tell(p.ledger, now) - now <= 10.0
+    clocks.pass_time(10.0)
+    p.do(pass_time)
+    assert p.ledger.allocation("a").slots == ()
+    times = [event.time for event in p.ledger.store.events()]
+    assert times == sorted(times)
+
+
 @pytest.mark.asyncio
 async def test_the_clock_tells_when_it_is_due_and_is_asked_anew_after_a_change():
     told = asyncio.Event()
@@ -164,7 +207,8 @@ async def test_the_clock_tells_when_it_is_due_and_is_asked_anew_after_a_change()
         assert asked is next_tell
         return wakes.pop(0) if wakes else None
 
-    clock = Clock(SimpleNamespace(change=change, read=read, ledger=None))
+    ledger = SimpleNamespace(clock=SteadyClock())
+    clock = Clock(SimpleNamespace(change=change, read=read, ledger=ledger))
     clock.start()
     while len(wakes) == 2:
         await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import Store, StoreError, StoreUnavailable
 from edt_server.store import engine as engine_module
 from edt_server.store import postgres as postgres_module
-from tests.server.store.trouble import no_room, small_disk
+from tests.server.store.trouble import fill, no_room, small_disk
 
 HOLDER = ProcessIdentity(host="h", boot_id="b", pid_namespace="1", pid=1, start_ticks=1)
 
@@ -38,9 +38,7 @@ def test_a_full_disk(tmp_path):
         store = Store.open(f"sqlite:///{tmp_path / 'edt.db'}")
         before = append(store)
         ballast = tmp_path / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while file.write(b"z" * 4096):
-                pass
+        fill(ballast)
         with pytest.raises(StoreUnavailable, match=r"edt\.db cannot be used now: .*(full|I/O).*space|quota"):
             append(store, 300_000)
         assert [event.seq for event in store.events()] == [before], "what was there can be read"
@@ -55,9 +53,7 @@ def test_on_a_full_disk_small_things_are_written_all_the_same(tmp_path):
             pytest.skip("a small disk of its own can only be mounted as root, with the right to (CAP_SYS_ADMIN)")
         store = Store.open(f"sqlite:///{tmp_path / 'edt.db'}")
         append(store)
-        with contextlib.suppress(OSError), (tmp_path / "ballast").open("wb", buffering=0) as file:
-            while file.write(b"z" * 4096):
-                pass
+        fill(tmp_path / "ballast")
         for number in range(1500):
             # Several rounds of the log (1000 pages are one), and half of the free pages.
             if number % 4:

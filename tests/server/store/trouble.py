@@ -36,3 +36,12 @@ def small_disk(folder: Path, size: int) -> Iterator[bool]:
         yield True
     finally:
         subprocess.run([umount, "--lazy", str(folder)], check=True)
+
+
+def fill(place: Path) -> None:
+    """Write to this file until the disk has no room for a single byte."""
+    with contextlib.suppress(OSError), place.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            with contextlib.suppress(OSError):
+                while file.write(b"z" * size):
+                    pass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 import pytest
@@ -12,7 +11,7 @@ from edt_sdk.schemas.wire.control import JobEnded, Numbered
 from edt_server.outputs.logs import TimeIndex
 from edt_server.supervisor.journal import Journal, read_journal
 from edt_server.supervisor.stream_index import StreamIndex
-from tests.server.store.trouble import small_disk
+from tests.server.store.trouble import fill, small_disk
 
 
 @pytest.fixture
@@ -21,12 +20,6 @@ def disk(tmp_path):
         if not mounted:
             pytest.skip("a small disk of its own can only be mounted as root, with the right to (CAP_SYS_ADMIN)")
         yield tmp_path
-
-
-def fill(place):
-    with contextlib.suppress(OSError), place.open("wb", buffering=0) as file:
-        while file.write(b"z" * 4096):
-            pass
 
 
 def test_the_last_report_is_kept(disk):

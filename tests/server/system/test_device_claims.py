@@ -84,6 +84,17 @@ def test_a_supervisor_that_has_just_been_started_has_no_lock_yet(stores, tmp_pat
     assert b.take("cuda:0", "two")
 
 
+def test_a_claim_of_before_a_clock_was_set_back_does_not_keep_a_device_for_a_year(stores, tmp_path, server) -> None:
+    a, b = stores
+    a.take("cuda:0", "one")
+    server.kill()
+    server.wait()
+    ahead = time.time() + 365 * 86_400
+    for path in (tmp_path / "claims").glob("*.json"):
+        os.utime(path, (ahead, ahead))
+    assert b.take("cuda:0", "two")
+
+
 def test_a_next_server_of_the_same_store_goes_on_with_the_claims(stores, tmp_path, server) -> None:
     a, b = stores
     a.take("cuda:0", "one")

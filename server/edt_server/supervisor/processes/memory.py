@@ -114,7 +114,8 @@ def _is_unused(folder: Path, unused_for: float) -> bool:
         except FileNotFoundError:
             mark.touch(mode=0o600)
             return False
-        if time.time() - since < unused_for:
+        # A mark of the future is from before the clock was set back, and would otherwise keep the folder for that long.
+        if abs(time.time() - since) < unused_for:
             return False
         log.info("%s was left behind: removed", folder)
         # The lock goes last but for the folder: a process that waits for it then sees that it is gone.

@@ -7,7 +7,7 @@ import sys
 
 _PROGRAM = """
 import gc, weakref
-from edt_server.system.pauses import spare_what_is_here
+from edt_server.service.pauses import spare_what_is_here
 
 class Cycle:
     def __init__(self):
