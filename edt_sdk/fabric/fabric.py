@@ -182,6 +182,8 @@ class FabricModel:
     ) -> None:
         """Train. Returns when the training is over and the trained weights are in `model`.
 
+        The optimizer and the `lr_scheduler` have their final state then, and a second call continues with it.
+
         Outside a job, in a notebook cell or a plain script, the call is submitted as a job and waited for. A cell shows
         a live figure, a script prints a line of progress. Ctrl-C then ends the waiting, not the job. `self.job` stops
         it, waits again, or loads the weights: `job.load_into(model)`. Loggers and callbacks run in the job, and data
@@ -301,7 +303,7 @@ class FabricModel:
             live_cell.wait(self.job)
         else:
             self.job.wait()
-        self.job.load_into(self.model)
+        self.job.load_into(self.model, self.optimizer, self._given["lr_scheduler"])
         print(f"Job {self.job.id} finishes with state {self.job.state.value}.")
 
     def _train_here(self, own: session.Session, options: TrainOptions) -> None:
@@ -314,6 +316,9 @@ class FabricModel:
         paths = own.job.paths
         final = paths.final(training)
         checkpoint.load(final if final.exists() else paths.train_dir / "model_epoch_final.pth", self.model)
+        if own.job.validates is None:
+            # A next train() continues with it.
+            checkpoint.load_optimizer(paths.train_dir, self.optimizer, self._given["lr_scheduler"])
         validation_call.tell(own)
 
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -169,9 +170,10 @@ class Keeper:
             self._free.put(snapshot)
         self._last = time.monotonic()
 
-    def final(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Write the final `.pth` pair and remove what only a resume needs. OSError when a file cannot be written."""
+    def final(self, model: nn.Module, optimizer: Optimizer, scheduler: Any = None) -> None:
+        """Write the final `.pth` files and remove what only a resume needs. OSError when a file cannot be written."""
         self._wait()
+        checkpoint.save_schedule(self._paths.train_dir, optimizer, scheduler)
         checkpoint.save(self._paths.train_dir, checkpoint.FINAL, model, optimizer)
         durable.link(self._paths.final(self._training), self._paths.train_dir / f"model_epoch_{checkpoint.FINAL}.pth")
         # Last of all: a death before this line leaves the files to resume from.
