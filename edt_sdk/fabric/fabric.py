@@ -135,7 +135,10 @@ class FabricModel:
             scaleup_function = None
         # torch drops it from the pickle, and a compiled function cannot be sent.
         if any(module._compiled_call_impl is not None for module in model.modules()):
-            _tell("model.compile() has no effect on the training: the workers run the model as it is written.")
+            _tell(
+                "model.compile() has no effect on the training: the workers run the model as it is written. "
+                "torch.compile(model) gives a model that is compiled in each worker."
+            )
         _tell_unused(keras_custom_objects=keras_custom_objects)
         self.model = model
         self.optimizer = optimizer
