@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from edt_sdk.monitor import Monitor
 
 MIME = card.MIME
-FINAL_MODEL = "model/train/model_epoch_final.pth"
+FINAL_FILES = "model/train/model_epoch_final"
 _MADE_ID = re.compile(r"[a-z0-9-]+-[a-z2-7]{6}\Z")
 _PAGE = 5000  # lines of a log fetched at once
 
@@ -550,27 +550,34 @@ class Job:
             archive.extractall(unpacked)
         return unpacked
 
-    def load_into(self, model: torch.nn.Module) -> torch.nn.Module:
+    def load_into(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None, lr_scheduler: Any = None
+    ) -> torch.nn.Module:
         """Load the final weights into `model`, in place, and return the model.
 
-        Only tensors are read from the file, never code. Raises NotFound when there is no final model yet.
+        An optimizer over the parameters of `model`, and its scheduler, get their final state too.
+        Only tensors and numbers are read from the files, never code. Raises NotFound when there is no final model yet.
         """
         # Here and not at the top: importing torch takes about a second, and most clients never need it.
-        import torch
+        from edt_sdk.training.checkpoints import model_files
 
         # Through the download, not `result_dir`: the server may be on another machine.
         with tempfile.TemporaryDirectory(prefix="edt-") as folder:
             with zipfile.ZipFile(self.download(folder, "model")) as archive:
-                name = next((name for name in archive.namelist() if name.endswith(FINAL_MODEL)), None)
-                if name is None:
+                final = {Path(name).name: name for name in archive.namelist() if FINAL_FILES in name}
+                if model_files.MODEL not in final:
                     raise NotFound(
                         f"Job {self.id} has no final model (its state is {self.view.state.word}).",
                         hint="It is written after the last update; wait for the job first.",
                         job=self.id,
                     )
-                path = archive.extract(name, folder)
-            # `weights_only`, because a pickle from another machine could run code here.
-            model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+                train = Path(archive.extract(final[model_files.MODEL], folder)).parent
+                for name in (model_files.OPTIMIZER, model_files.SCHEDULE):
+                    if optimizer is not None and name in final:
+                        archive.extract(final[name], folder)
+            model_files.load(train / model_files.MODEL, model)
+            if optimizer is not None:
+                model_files.load_optimizer(train, optimizer, lr_scheduler)
         return model
 
     def monitor(self) -> Monitor:

@@ -136,7 +136,10 @@ class FabricModel:
             scaleup_function = None
         # torch drops it from the pickle, and a compiled function cannot be sent.
         if any(module._compiled_call_impl is not None for module in model.modules()):
-            _tell("model.compile() has no effect on the training: the workers run the model as it is written.")
+            _tell(
+                "model.compile() has no effect on the training: the workers run the model as it is written. "
+                "torch.compile(model) gives a model that is compiled in each worker."
+            )
         _tell_unused(keras_custom_objects=keras_custom_objects)
         self.model = model
         self.optimizer = optimizer
@@ -182,6 +185,8 @@ class FabricModel:
         worker_device_num: int | None = None,
     ) -> None:
         """Train. Returns when the training is over and the trained weights are in `model`.
+
+        The optimizer and the `lr_scheduler` have their final state then, and a second call continues with it.
 
         Outside a job, in a notebook cell or a plain script, the call is submitted as a job and waited for. A cell shows
         a live figure, a script prints a line of progress. Ctrl-C then ends the waiting, not the job. `self.job` stops
@@ -302,7 +307,7 @@ class FabricModel:
             live_cell.wait(self.job)
         else:
             self.job.wait()
-        self.job.load_into(self.model)
+        self.job.load_into(self.model, self.optimizer, self._given["lr_scheduler"])
         print(f"Job {self.job.id} finishes with state {self.job.state.value}.")
 
     def _train_here(self, own: session.Session, options: TrainOptions) -> None:
@@ -315,6 +320,9 @@ class FabricModel:
         paths = own.job.paths
         final = paths.final(training)
         checkpoint.load(final if final.exists() else paths.train_dir / "model_epoch_final.pth", self.model)
+        if own.job.validates is None:
+            # A next train() continues with it.
+            checkpoint.load_optimizer(paths.train_dir, self.optimizer, self._given["lr_scheduler"])
         validation_call.tell(own)
 
     def _request(self, own: session.Session, training: int, options: TrainOptions) -> None:

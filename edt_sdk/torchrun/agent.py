@@ -19,7 +19,8 @@ from typing import Any
 
 from edt_sdk.schemas.torchrun import AgentContext, agent_context
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
-from edt_sdk.schemas.wire.link import Began, Crashed, Done, Failed
+from edt_sdk.schemas.wire.link import Began, Crashed, Done, Failed, Noted
+from edt_sdk.torchrun.checkpoints import Notes
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery, open_nursery
 from edt_sdk.torchrun.plan_link import PlanLink
 from edt_sdk.torchrun.script import execute
@@ -38,13 +39,14 @@ def main() -> int:
     if agent.command:
         # A program that is an agent itself, such as `torchrun --rdzv-backend=edt`, replaces this process.
         return execute(agent.command)
+    notes = Notes()
     nursery = open_nursery()
     if nursery is None:
         return 0
     link = PlanLink(job.link)
     code = 1
     try:
-        code = _lead(job, own, agent, link, nursery)
+        code = _lead(job, own, agent, link, nursery, notes)
     except (Exception, SystemExit) as error:
         text = "".join(traceback.format_exception(error))
         print(text, file=sys.stderr, end="", flush=True)
@@ -57,7 +59,9 @@ def main() -> int:
     os._exit(code)
 
 
-def _lead(job: JobContext, own: WorkerContext, place: AgentContext, link: PlanLink, nursery: Nursery) -> int:
+def _lead(
+    job: JobContext, own: WorkerContext, place: AgentContext, link: PlanLink, nursery: Nursery, notes: Notes
+) -> int:
     """Run rounds until there is none left. Return the exit code."""
     # These imports take 0.1 s, in which others already train. The nursery was forked before and does not need them.
     from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
@@ -78,10 +82,15 @@ def _lead(job: JobContext, own: WorkerContext, place: AgentContext, link: PlanLi
         _told = False
 
         def _rendezvous(self, worker_group: WorkerGroup) -> None:
+            self._forward_notes()
             super()._rendezvous(worker_group)
             self._told = False
             # The restarts of the whole job, not of this agent. All agents started their processes equally often.
             self._remaining_restarts = options.max_restarts - meeting.restarts
+
+        def _forward_notes(self) -> None:
+            for note in notes.new():
+                link.send(Noted(worker=first, round=meeting.round, note=note))
 
         def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
             pids: dict[int, Any] = super()._start_workers(worker_group)
@@ -98,6 +107,7 @@ def _lead(job: JobContext, own: WorkerContext, place: AgentContext, link: PlanLi
             last.cancel()
 
         def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+            self._forward_notes()
             if not self._told:
                 result: RunResult = super()._monitor_workers(worker_group)
                 if result.state in (WorkerState.HEALTHY, WorkerState.UNKNOWN):

@@ -25,6 +25,7 @@ import msgspec
 
 from edt_sdk.schemas.torchrun import AGENT_VARIABLE
 from edt_sdk.schemas.wire.context import JOB_VARIABLE, WORKER_VARIABLE
+from edt_sdk.torchrun import checkpoints
 
 COMMAND_VARIABLE = "EDT_COMMAND"
 _NOT_FOUND = 127
@@ -51,6 +52,7 @@ def run() -> int:
         os.environ.pop(name, None)
     if command[:2] != [sys.executable, "-u"]:
         return execute(command)
+    checkpoints.watch()
     try:
         if command[2] == "-m":
             _run_module(command[3], command[4:])

@@ -49,9 +49,15 @@ MODEL = """
 
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    fabric = FabricModel(model, datasets, nn.functional.cross_entropy, optimizer)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4)
+    fabric = FabricModel(model, datasets, nn.functional.cross_entropy, optimizer, lr_scheduler=scheduler)
 """
 TRAIN = "fabric.train(6, 8, 4)"
+# Where a second train() would go on.
+AFTER = """
+momentum = optimizer.state[model.layers[0].weight]["momentum_buffer"].abs().sum()
+print("AFTER", scheduler.last_epoch, optimizer.param_groups[0]["lr"], float(momentum))
+"""
 # Long enough for a figure to be drawn more than once, whatever the machine.
 SLOW = """
     import time
@@ -133,7 +139,7 @@ def _text(output: nbformat.NotebookNode) -> str:
 def test_a_model_of_the_kernel_trains_on_the_servers_slots_as_a_script_would(
     four_slots: Jobs, kernel_environment: Path
 ) -> None:
-    _, trained, looked = run(kernel_environment, MODEL, TRAIN, LOOK)
+    _, trained, looked, after = run(kernel_environment, MODEL, TRAIN, LOOK, AFTER)
     right = float(looked.split("RIGHT ")[1].split()[0])
     job_id, told = looked.split("JOB ")[1].split()[:2]
     assert f"Job {job_id} finishes with state FINISHED." in trained
@@ -146,9 +152,11 @@ def test_a_model_of_the_kernel_trains_on_the_servers_slots_as_a_script_would(
     assert f"Save model:  {Path('saved') / saved.name}" in looked
     assert saved.exists()
 
-    (kernel_environment / "train.py").write_text(textwrap.dedent(MODEL) + TRAIN + "\n")
+    (kernel_environment / "train.py").write_text(textwrap.dedent(MODEL) + TRAIN + AFTER)
     script = four_slots.client.submit(kernel_environment / "train.py", max_workers=1, progress=False).wait(120)
     assert told == four_slots.parameters_hash(script), "the same call in a script gives other bits"
+    assert after.startswith("AFTER 6 0.01"), after
+    assert after.strip() in script.logs("driver"), "a second train() would continue elsewhere"
 
 
 def test_a_figure_in_the_cell_follows_the_training(four_slots: Jobs, kernel_environment: Path) -> None:

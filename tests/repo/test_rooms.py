@@ -25,7 +25,7 @@ edt_jupyter.app: api edt_server.leadership edt_server.service edt_server.setting
 edt_jupyter.http: edt_sdk.packing edt_server.service edt_server.store
 edt_jupyter.wmla: api edt_server.catalogue edt_server.jobs edt_server.system edt_server.wmla http
 edt_sdk.cli: client display formatting http pictures.parts torchrun.command_line
-edt_sdk.client: display formatting http monitor packing torchrun.command_line waiting
+edt_sdk.client: display formatting http monitor packing torchrun.command_line training.checkpoints waiting
 edt_sdk.display: formatting http packing pictures pictures.parts
 edt_sdk.fabric: client formatting notebook packing training.calls training.checkpoints training.member training.records training.sampling training.user
 edt_sdk.formatting: pictures.parts

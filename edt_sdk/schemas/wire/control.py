@@ -141,6 +141,17 @@ class TrainingScaled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     workers: int
 
 
+class SizeHeld(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A change of size would start the script of a torchrun job from nothing, or give its training another meaning.
+
+    It keeps its `workers` slots and gets no more until it is changed on request. `why` is the sentence for people, ""
+    when its size may change again.
+    """
+
+    workers: int
+    why: str
+
+
 class TrainingEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """`train()` is over and its workers are gone: until the next one the job can use no slot."""
 
@@ -247,6 +258,7 @@ Report = (
     | DriverLost
     | TrainingStarted
     | TrainingScaled
+    | SizeHeld
     | TrainingEnded
     | WorkerStarted
     | WorkerLost

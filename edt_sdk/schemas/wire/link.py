@@ -204,6 +204,14 @@ class Crashed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     words: str = ""
 
 
+class Noted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A process of this agent did what `note` says for the first time in `round`, see `torchrun/checkpoints.py`."""
+
+    worker: int
+    round: int
+    note: str
+
+
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All processes of this agent ended with exit code 0 in `round`."""
 
@@ -282,7 +290,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 FromDriver = DriverHello | TrainRequest | Scaled | Failed
 FromWorker = WorkerHello | WorkerReady | Joined | Left | Broken | Progress | Trained | Failed
-FromAgent = WorkerHello | Stopped | Began | Crashed | Done | Failed
+FromAgent = WorkerHello | Stopped | Began | Noted | Crashed | Done | Failed
 ToDriver = TrainingDone | TrainingFailed
 ToWorker = Begin | Generation
 ToAgent = Halt | Round

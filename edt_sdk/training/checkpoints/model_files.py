@@ -3,10 +3,14 @@
 The names are `model_epoch_<N>.pth` and `model_epoch_<N>_optimizer_state.pth` after epoch N (from 1), and
 `model_epoch_final…` at the end. Each file is written atomically. Tensors are stored on the CPU without the memory
 around them, so a file's content does not depend on device, worker or engine.
+
+A third file of the end, `model_epoch_final_schedule_state.pth`, exists where a training continues with more than these
+two: a learning-rate scheduler, or optimizers inside the optimizer.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from functools import partial
 from pathlib import Path
@@ -17,8 +21,13 @@ from torch import nn
 
 from edt_sdk.training.checkpoints import durable
 from edt_sdk.training.checkpoints.dump import Dump
+from edt_sdk.training.state.pickling import all_optimizers
+from edt_sdk.training.state.state import put_state_dict
 
 FINAL = "final"
+MODEL = f"model_epoch_{FINAL}.pth"
+OPTIMIZER = f"model_epoch_{FINAL}_optimizer_state.pth"
+SCHEDULE = f"model_epoch_{FINAL}_schedule_state.pth"
 Key = tuple[Any, ...]
 Memo = dict[Key, torch.Tensor]
 Pair = tuple[Any, Any]
@@ -44,6 +53,39 @@ def write(folder: Path, tag: int | str, states: Pair) -> None:
         durable.write(folder / f"{name}.pth", partial(Dump, content))
 
 
+def save_schedule(folder: Path, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+    """Write the third file of the end, or remove that of an earlier training where there is nothing to write."""
+    path = folder / SCHEDULE
+    inner = [each.state_dict() for each in all_optimizers(optimizer)[1:]]
+    if scheduler is None and not inner:
+        path.unlink(missing_ok=True)
+        return
+    content = {"scheduler": None if scheduler is None else dict(scheduler.state_dict()), "inner": inner}
+    durable.write(path, partial(Dump, _plain(content, {})))
+
+
+def load_optimizer(folder: Path, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+    """Load the state of an optimizer and of its scheduler at the end of a training, in place.
+
+    What cannot be loaded stays as it was, and a line says so: the weights, which are more, are there all the same.
+    """
+    try:
+        saved = _load(folder / OPTIMIZER)
+        rest = _load(folder / SCHEDULE) if (folder / SCHEDULE).exists() else {"scheduler": None, "inner": []}
+        for inner, state in zip(all_optimizers(optimizer)[1:], rest["inner"], strict=True):
+            put_state_dict(inner, state)
+        put_state_dict(optimizer, saved)
+        if scheduler is not None and rest["scheduler"] is not None:
+            scheduler.load_state_dict(rest["scheduler"])
+    except Exception as error:  # a load_state_dict of the user's own may raise anything
+        print(
+            "edt: the optimizer has not got its final state, and a next train() begins with the one that it has: "
+            f"{type(error).__name__}: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 def key(tensor: torch.Tensor) -> Key:
     """Return a key that two tensors share exactly when they are the same view of the same memory."""
     return tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
@@ -51,7 +93,12 @@ def key(tensor: torch.Tensor) -> Key:
 
 def load(path: Path, model: nn.Module) -> None:
     """Load the weights in a file into `model` in place, on its own device."""
-    model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    model.load_state_dict(_load(path))
+
+
+def _load(path: Path) -> Any:
+    # weights_only: a pickle from another machine could run code here.
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _plain(value: Any, memo: Memo) -> Any:

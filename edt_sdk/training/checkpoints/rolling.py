@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -180,10 +181,10 @@ class Keeper:
             self._free.put(snapshot)
         self._last = time.monotonic()
 
-    def final(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Write the final `.pth` pair and remove what only a resume needs. OSError when a file cannot be written."""
+    def final(self, model: nn.Module, optimizer: Optimizer, scheduler: Any = None) -> None:
+        """Write the final `.pth` files and remove what only a resume needs. OSError when a file cannot be written."""
         self._wait()
-        when_there_is_room(lambda: self._write_final(model, optimizer), self._patient)
+        when_there_is_room(lambda: self._write_final(model, optimizer, scheduler), self._patient)
         # Last of all: a death before this line leaves the files to resume from.
         for path in self._files("update"):
             path.unlink(missing_ok=True)
@@ -339,7 +340,8 @@ class Keeper:
         checkpoint.write(self._paths.train_dir, number, pair)
         self._write(f"epoch-{number}", state, position, updates, epoch=number)
 
-    def _write_final(self, model: nn.Module, optimizer: Optimizer) -> None:
+    def _write_final(self, model: nn.Module, optimizer: Optimizer, scheduler: Any) -> None:
+        checkpoint.save_schedule(self._paths.train_dir, optimizer, scheduler)
         checkpoint.save(self._paths.train_dir, checkpoint.FINAL, model, optimizer)
         durable.link(self._paths.final(self._training), self._paths.train_dir / f"model_epoch_{checkpoint.FINAL}.pth")
 

@@ -287,7 +287,8 @@ class Loop:
         now, parts = self._now, self._parts
         if now.rank == 0:
             self._heartbeat.waiting()
-            parts.keeper.final(self._current.model, self._current.optimizer)
+            scheduler = self._current.learning_rate.scheduler
+            parts.keeper.final(self._current.model, self._current.optimizer, scheduler)
             if parts.export is not None:
                 self._export(parts.export)
             self._steps.conclude()

@@ -121,6 +121,22 @@ def put_group_scalars(optimizer: torch.optim.Optimizer, scalars: list[dict[str, 
         group.update(values)
 
 
+def put_state_dict(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Load what `optimizer.state_dict()` returned, in place and without a cast, as `restore` does."""
+    if type(optimizer).load_state_dict is not torch.optim.Optimizer.load_state_dict:
+        optimizer.load_state_dict(saved)
+        return
+    # In place: an optimizer around others shares its groups with them, and a scheduler changes them by these objects.
+    put_group_scalars(optimizer, [{k: v for k, v in group.items() if k != "params"} for group in saved["param_groups"]])
+    parameters = _parameters(optimizer)
+    optimizer.state.clear()
+    for key, value in saved["state"].items():
+        if isinstance(key, int):
+            optimizer.state[parameters[key]] = _beside(parameters[key], value)
+        else:
+            optimizer.state[key] = value
+
+
 @torch.no_grad()
 def put_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Set parameters and buffers by name. A tensor that lies in the model's memory already is left alone."""

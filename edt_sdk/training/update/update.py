@@ -20,6 +20,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from edt_sdk.training.exchange import reduction_plan as moves
 from edt_sdk.training.exchange.blocks import blocks
@@ -444,7 +445,17 @@ def remarks(model: nn.Module, layout: Layout, order: Order) -> list[str]:
             f"{len(left)} parameters of the model need a gradient but do not belong to the optimizer, so they are not "
             f"trained: {names}."
         )
-    batch = sum(order.sizes)
+    kinds = {type(module).__name__ for module in model.modules() if isinstance(module, _BatchNorm)}
+    batch, largest = sum(order.sizes), max(order.sizes)
+    if kinds and largest < batch:
+        found.append(
+            f"{' and '.join(sorted(kinds))} normalises each part of a batch, here {largest} samples, and not all "
+            f"{batch} of an update, as in DistributedDataParallel. With a larger batch_size and fewer engines_number "
+            "the parts are larger. GroupNorm and LayerNorm do not depend on them."
+        )
+    # By its name: importing torch's compiler takes seconds.
+    if any(type(module).__name__ == "OptimizedModule" for module in model.modules()):
+        found.append("The model is compiled in each worker: the first update takes longer, up to minutes.")
     if batch > order.samples:
         found.append(
             f"One update takes up to {batch} samples, but the data set has only {order.samples}: each epoch is one "

@@ -156,6 +156,9 @@ class Core:
                 it is then sorted once.
         """
         me = self._job(job)
+        if me.size_held and me.held and not me.suspended:
+            held = len(me.held)
+            return Reason(code="restarts", text=me.size_held, held=held, entitled=me.target, asked=me.asked)
         if len(me.held) >= me.asked and not me.suspended:
             return None
         pool, group = self._pools[me.pool], self._group(me)
@@ -273,11 +276,11 @@ class Core:
                 given_up = self._pass_time(now)
             case JobArrived():
                 self._arrive(event, now)
-            case JobDemand(job=name, demand=demand):
+            case JobDemand(job=name, demand=demand, held=held):
                 job = self._job(name)
                 if demand < 0:
                     raise Unprocessable(f"A job cannot ask for {demand} slots.", job=name)
-                job.demand = demand
+                job.demand, job.size_held = demand, held
                 self._put(job)
             case JobChanged():
                 lost = self._change_settings(event)
@@ -412,6 +415,9 @@ class Core:
         if patch.max_workers is not None:
             check_units(job.min_workers, patch.max_workers, job.unit)
             job.max_workers = patch.max_workers
+            if job.size_held:
+                # On request it is resized all the same, and says again what that costs when it has started.
+                job.demand = patch.max_workers
         if patch.priority is not None:
             job.priority = patch.priority
         lost: Lost = []
@@ -579,7 +585,7 @@ class Core:
         # The turn starts with the slots and not with the entitlement: others may take their time to leave.
         if taker.turn_since is None and 0 < job.floor <= len(job.held):
             turns.begin(taker, group, now)
-        if job.rigid or not group.preemption:
+        if job.keeps or not group.preemption:
             # The claim's `keep` depends on the slots held, so it changes with every grant.
             self._pools[job.pool].rule.put(job.claim(group))
 

@@ -60,11 +60,17 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
     demand: int = 1
 
 
-class JobDemand(msgspec.Struct, frozen=True, tag=True):
-    """The job's training can use `demand` slots now (its shards), 0 between trainings."""
+class JobDemand(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The job's training can use `demand` slots now (its shards), 0 between trainings.
+
+    Attributes:
+        held: why a change of size would cost it what it has computed, in sentences. It keeps what it holds then, and
+            gets more only when its maximum is changed. "" for all others.
+    """
 
     job: str
     demand: int
+    held: str = ""
 
 
 class JobChanged(msgspec.Struct, frozen=True, tag=True):

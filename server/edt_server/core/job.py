@@ -35,6 +35,7 @@ class CoreJob:
         attained: what its turns have added up to, see `turns.py`. `place` settles ties.
         turn_since: when its present turn began, None while it has none.
         queued: it waits for a quota of running jobs, and for no slot yet.
+        size_held: why its size does not change, "" when it may, see `JobDemand`.
     """
 
     name: str
@@ -63,6 +64,12 @@ class CoreJob:
     turn_since: float | None = None
     rigid: bool = False
     queued: bool = False
+    size_held: str = ""
+
+    @property
+    def keeps(self) -> bool:
+        """True when no slot is taken from it while it can run."""
+        return self.rigid or self.size_held != ""
 
     @property
     def floor(self) -> int:
@@ -109,7 +116,7 @@ class CoreJob:
             unit=self.unit,
             # Kept slots come before all turns (decision 013): without preemption, and for a program that would have to
             # start again.
-            keep=0 if group.preemption and not self.rigid else self._kept(asked),
+            keep=0 if group.preemption and not self.keeps else self._kept(asked),
             speeds=self.speeds if group.throughput_aware else (),
         )
 

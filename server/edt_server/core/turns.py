@@ -166,7 +166,7 @@ class Turns:
     def begin(self, job: TurnTaker, group: InstanceGroup, since: float) -> None:
         """Start a turn at `since`. Without preemption, and for jobs that cannot be preempted, it has no end by time."""
         job.turn_since = since
-        by_itself = isinstance(job, CoreJob) and group.policy == "fairshare" and not job.rigid
+        by_itself = isinstance(job, CoreJob) and group.policy == "fairshare" and not job.keeps
         if group.preemption and (by_itself or isinstance(job, StrictQueue)):
             self._running[job.name] = since + group.quantum, job
             self._ends.watch(job.name)

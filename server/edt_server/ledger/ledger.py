@@ -39,7 +39,7 @@ _RECENT = 100
 # The bounds of a message, which is part of every list of jobs: characters of a line, and lines.
 LINE = 500
 LINES = 60
-_ANY = 1 << 30
+ANY = 1 << 30
 CPU = "cpu"
 # Jobs without a worker. The last two are seen with a slot only in the transaction that brings them back.
 _IDLE = (JobState.SUBMITTED, JobState.PENDING, JobState.SUSPENDED, JobState.KILLED, JobState.FAILED)
@@ -386,7 +386,7 @@ def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
         pending_timeout=spec.pending_timeout,
         rigid=not Framework(spec.framework).elastic,
         # Its agents form their own group, so the demand never changes. Any number up to the maximum is used.
-        demand=_ANY if spec.framework == Framework.TORCHRUN else 1,
+        demand=ANY if spec.framework == Framework.TORCHRUN else 1,
     )
 
 

@@ -15,7 +15,7 @@ from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control
 from edt_server.core.events import JobDemand, JobGone, SlotReleased
-from edt_server.ledger.ledger import Change
+from edt_server.ledger.ledger import ANY, Change
 from edt_server.ledger.suspension import settle
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,10 @@ def _record(change: Change, job: str, state: JobState, report: control.Report, t
             change.apply(JobDemand(job, shards), cause=seq)
         case control.TrainingScaled(workers=workers):
             change.apply(JobDemand(job, workers))
+        case control.SizeHeld(workers=workers, why=why):
+            change.apply(JobDemand(job, workers if why else ANY, why), cause=seq)
+            if why:
+                change.append(events.REMARK, job, {"text": why}, time=time)
         case control.TrainingEnded():
             change.apply(JobDemand(job, 0), cause=seq)
             if state is JobState.RECOVERING:  # its last worker died with nothing left to train

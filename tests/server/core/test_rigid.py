@@ -157,3 +157,26 @@ def test_nobody_ever_takes_a_slot_from_one_that_runs(steps: list[tuple[str, int,
             told = core.apply(event, now)  # type: ignore[arg-type]
             check(core)
             assert not {each.job for each in told if isinstance(each, Revoke)} & running
+
+
+def test_an_elastic_job_whose_size_is_held_neither_gives_nor_gets_slots(play):
+    play.arrive("script", max_workers=3, demand=2)
+    play.step(JobDemand("script", 2, "It restarts from nothing."))
+    for number in range(3):
+        play.run(f"late-{number}", priority=10**6)
+    play.wait(60.0)
+    left(play)
+    assert len(play.core.holding("script")) == 2
+    for number in range(3):
+        play.step(JobGone(f"late-{number}"))
+    assert len(play.core.holding("script")) == 2
+    assert play.core.reason("script").text == "It restarts from nothing."
+    # A change on request is carried out, and the reason stays until the job says otherwise.
+    play.step(JobChanged("script", JobPatch(max_workers=3)))
+    assert len(play.core.holding("script")) == 3
+    assert play.core.reason("script").code == "restarts"
+    play.step(JobDemand("script", 8))
+    play.run("late", priority=10**6)
+    left(play)
+    assert len(play.core.holding("script")) < 3
+    assert play.core.reason("script").code != "restarts"

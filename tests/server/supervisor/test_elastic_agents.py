@@ -334,3 +334,58 @@ def test_whatever_happens_in_whatever_order(data: st.DataObject):
             assert world.end[0] is JobState.FINISHED
     elif world.end is not None:
         assert world.end[0] is JobState.FAILED
+
+
+def noted(world: World, *notes: str) -> str:
+    """The reason that holds the size after these notes of agent 0, "" for none."""
+    for note in notes:
+        world.tell(Received(0, link.Noted(worker=0, round=world.agents[0].round, note=note)))
+    held = world.of(control.SizeHeld)
+    return held[-1].why if held else ""
+
+
+def test_a_script_keeps_its_size_until_it_has_written_a_checkpoint():
+    world = running(2, unit=2)
+    assert "written no checkpoint" in noted(world, "runs")
+    assert world.of(control.SizeHeld)[-1].workers == 4
+    assert noted(world, "saved") == ""
+    world.allocate(slots(0, 1))
+    world.settle()
+    assert noted(world, "runs", "loaded", "saved") == ""
+    assert len(world.of(control.SizeHeld)) == 2
+
+
+def test_a_script_that_loads_no_checkpoint_of_its_own_is_found_and_remembered():
+    world = running(1)
+    noted(world, "runs", "saved")
+    for ids in ((0, 1), (0,)):
+        world.allocate(slots(*ids))
+        world.settle()
+        why = noted(world, "runs", "saved")
+        assert "begun again from nothing" in why
+    assert noted(world, "loaded") == ""
+
+
+def test_a_trainer_that_counts_workers_keeps_its_size_with_checkpoints_too():
+    world = running(1)
+    assert "max_steps=" in noted(world, "runs", "counts_workers", "saved")
+    # Nothing of it is left in a suspension, after which it may begin with any number.
+    world.allocate(())
+    world.settle()
+    assert world.of(control.SizeHeld)[-1].why == ""
+
+
+def test_programs_are_not_watched_and_change_their_size():
+    world = running(1)
+    world.allocate(slots(0, 1))
+    world.settle()
+    assert world.of(control.SizeHeld) == []
+
+
+def test_the_next_supervisor_knows_that_the_size_is_held():
+    world = World(history=History(reports=0, size_held="It restarts from nothing."))
+    world.allocate(slots(0))
+    world.settle()
+    assert world.of(control.SizeHeld) == []
+    noted(world, "saved", "runs")
+    assert [report.why for report in world.of(control.SizeHeld)] == [""]

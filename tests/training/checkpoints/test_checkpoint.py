@@ -68,3 +68,62 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="space"):
         checkpoint.save(tmp_path, 1, net, optimizer)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+class Both(torch.optim.Optimizer):
+    """Two optimizers in one, whose groups it shares."""
+
+    def __init__(self, net: nn.Sequential) -> None:
+        self.parts = [
+            torch.optim.SGD([net[0].weight], lr=0.1, momentum=0.9),
+            torch.optim.AdamW([net[0].bias], lr=0.01),
+        ]
+        super().__init__([net[0].weight, net[0].bias], {})
+        self.param_groups = [group for part in self.parts for group in part.param_groups]
+
+    def step(self, closure: None = None) -> None:
+        for part in self.parts:
+            part.step()
+
+
+def both(net: nn.Sequential) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    optimizer = Both(net)
+    return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2)
+
+
+def adam(net: nn.Sequential) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    schedules = torch.optim.lr_scheduler
+    return optimizer, schedules.SequentialLR(
+        optimizer, [schedules.LinearLR(optimizer), schedules.CosineAnnealingLR(optimizer, 10)], [3]
+    )
+
+
+@pytest.mark.parametrize("make", [both, adam])
+def test_an_optimizer_and_its_scheduler_continue_from_the_final_files(tmp_path: Path, make) -> None:
+    def train(net: nn.Module, optimizer: torch.optim.Optimizer, scheduler: torch.optim.lr_scheduler.LRScheduler):
+        for number in range(5):
+            optimizer.zero_grad()
+            net(torch.sin(torch.arange(12.0) * (number + 1)).view(3, 4)).square().mean().backward()
+            optimizer.step()
+            scheduler.step()
+
+    expected, net = model(), model()
+    whole = make(expected)
+    train(expected, *whole)
+    checkpoint.save(tmp_path, checkpoint.FINAL, expected, whole[0])
+    checkpoint.save_schedule(tmp_path, *whole)
+    train(expected, *whole)
+    second = make(net)
+    checkpoint.load(tmp_path / checkpoint.MODEL, net)
+    checkpoint.load_optimizer(tmp_path, *second)
+    train(net, *second)
+    assert all(torch.equal(one, other) for one, other in zip(net.parameters(), expected.parameters(), strict=True))
+    # A next training without a scheduler must not find that of this one.
+    checkpoint.save_schedule(tmp_path, torch.optim.SGD(net.parameters()), None)
+    assert not (tmp_path / checkpoint.SCHEDULE).exists()
+
+
+def test_an_optimizer_without_its_files_says_that_it_begins_with_what_it_has(tmp_path: Path, capsys) -> None:
+    checkpoint.load_optimizer(tmp_path, torch.optim.SGD(model().parameters(), lr=1), None)
+    assert "the optimizer has not got its final state" in capsys.readouterr().err

@@ -27,6 +27,23 @@ def test_a_batch_larger_than_the_data_set_works_and_is_said():
     assert order.updates_per_epoch == 1
 
 
+def test_batch_norms_over_a_part_of_a_batch_are_said():
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Sequential(nn.SyncBatchNorm(2)))
+    layout = Layout(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    (line,) = remarks(model, layout, Order(64, (16,) * 4, 16, 0, 1))
+    assert line.startswith(
+        "BatchNorm1d and SyncBatchNorm normalises each part of a batch, here 16 samples, and not all 64"
+    )
+    assert remarks(model, layout, Order(64, (16,), 16, 0, 1)) == []
+
+
+def test_a_first_update_that_compiles_is_said():
+    model = torch.compile(nn.Linear(2, 2), backend="eager")
+    layout = Layout(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    (line,) = remarks(model, layout, Order(4, (2, 2), 2, 0, 1))
+    assert "compiled in each worker: the first update takes longer" in line
+
+
 def test_nothing_to_say():
     model = nn.Linear(2, 2)
     layout = Layout(model, torch.optim.SGD(model.parameters(), lr=0.1))

@@ -78,6 +78,7 @@ class AgentRound:
         broken: the round cannot continue.
         gathering: ready agents wait for others that are starting.
         gathered: how many such waits have passed.
+        noted: what its processes have done with checkpoints, see `edt_sdk.torchrun.checkpoints`.
     """
 
     number: int
@@ -91,6 +92,7 @@ class AgentRound:
     broken: bool = False
     gathering: bool = False
     gathered: int = 0
+    noted: set[str] = field(default_factory=set)
 
     @property
     def present(self) -> tuple[int, ...]:
@@ -176,6 +178,10 @@ class ElasticAgents(Machine):
         self._own_ends = 0
         self._ever = past.generations > 0
         self._wound_up = False
+        self._saved = False  # a checkpoint, in an earlier round
+        self._forgets = False
+        self._counts_workers = False
+        self._size_held = past.size_held
 
     @property
     def training(self) -> bool:
@@ -247,6 +253,8 @@ class ElasticAgents(Machine):
                     self._halt(besides=agent.number)
                 else:
                     current.halting.discard(agent.number)
+            case link.Noted(round=number, note=note) if number == current.number:
+                current.noted.add(note)
             case link.Done(round=number) if number == current.number:
                 current.done.add(agent.number)
             case link.Crashed(round=number) if number == current.number and current.halting is None:
@@ -337,6 +345,7 @@ class ElasticAgents(Machine):
             self._end_revoked()
             self._fill_slots()
             self._change_round()
+            self._hold_size()
             self._release_revoked(self._occupied)
         if self._ending is not None:
             self._wind_up(self._ending)
@@ -399,6 +408,41 @@ class ElasticAgents(Machine):
             return not current.done and not self._gathers()
         return True
 
+    def _hold_size(self) -> None:
+        """Report when a change of size begins or ceases to cost the script what it has computed."""
+        current = self.round
+        why = ""
+        # Programs that are no Python scripts are not watched. A round that ends anyway costs nothing more.
+        if "runs" in current.noted and not (current.forming or current.broken or current.halting is not None):
+            why = self._cost_of_change(current)
+        if why != self._size_held and (why or current.noted or current.halting is not None):
+            self._size_held = why
+            self._send(control.SizeHeld(workers=len(current.present) * self._unit, why=why))
+
+    def _cost_of_change(self, current: AgentRound) -> str:
+        """Return what a change of size would cost the script, "" where it only goes back to its newest checkpoint."""
+        noted = current.noted
+        self._counts_workers |= "counts_workers" in noted
+        self._forgets = "loaded" not in noted and (self._forgets or (self._saved and "saved" in noted))
+        if self._counts_workers:
+            cost = (
+                "The Hugging Face Trainer computes its number of steps from the number of workers: with another size "
+                "it ends too early or too late. Give max_steps= in place of num_train_epochs=."
+            )
+        elif self._forgets:
+            cost = (
+                "The script has begun again from nothing: it wrote a checkpoint before and has loaded none. The next "
+                "change of size does the same. Load the newest checkpoint at its start."
+            )
+        elif not self._saved and "saved" not in noted:
+            cost = (
+                "The script restarts from nothing: it has written no checkpoint since it started, and a change of size "
+                "starts it again. Write one with torch.save, and load it at its start."
+            )
+        else:
+            return ""
+        return f"{cost} Until then it keeps its slots and gets no more, unless its max_workers are changed."
+
     def _following(self) -> tuple[int, ...]:
         """Return the members of the next round if it started now: those of this round first, in their order."""
         staying = [member for member in self.round.present if self._may_stay(self._agents[member])]
@@ -423,6 +467,7 @@ class ElasticAgents(Machine):
         if not following and not self.round.present:
             return
         former = self.round.present
+        self._saved |= "saved" in self.round.noted
         self.round = AgentRound(self.round.number + 1, following)
         message = link.Round(
             number=self.round.number,

@@ -27,6 +27,7 @@ class History:
         committed: its updates that are known to be committed.
         workers: how many worker numbers were used.
         generations: the highest number of a formed generation, over all trainings.
+        size_held: the reason in its last `SizeHeld`.
         runs: how often all processes of a plain job were started.
     """
 
@@ -37,6 +38,7 @@ class History:
     workers: int = 0
     driver_ran: bool = False
     generations: int = 0
+    size_held: str = ""
     runs: int = 0
 
 
@@ -48,6 +50,8 @@ def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> Hi
         match numbered.report:
             case control.DriverStarted():
                 past.driver_ran = True
+            case control.SizeHeld(why=why):
+                past.size_held = why
             case control.RunStarted():
                 past.runs += 1
             case control.WorkerStarted(worker=worker):
