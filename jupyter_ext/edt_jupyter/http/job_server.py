@@ -80,6 +80,9 @@ class JobServer(ServerApp):
         for rule in self.web_app.default_router.rules:
             assert isinstance(rule.target, RuleRouter)
             rule.target.rules = [route for route in rule.target.rules if _served(route.target, kept)]
+        # A Hub asks for this address every minute, to see that the service answers. It takes the 404 for an answer.
+        log = self.web_app.settings["log_function"]
+        self.web_app.settings["log_function"] = lambda each: None if each.request.path == self.base_url else log(each)
 
 
 def _served(handler: Any, kept: set[type[RequestHandler]]) -> bool:
