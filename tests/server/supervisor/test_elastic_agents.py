@@ -368,7 +368,7 @@ def test_a_script_that_loads_no_checkpoint_of_its_own_is_found_and_remembered():
 
 def test_a_trainer_that_counts_workers_keeps_its_size_with_checkpoints_too():
     world = running(1)
-    assert "max_steps=" in noted(world, "runs", "counts_workers", "saved")
+    assert "Give max_steps" in noted(world, "runs", "counts_workers", "saved")
     # Nothing of it is left in a suspension, after which it may begin with any number.
     world.allocate(())
     world.settle()

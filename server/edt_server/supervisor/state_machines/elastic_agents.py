@@ -427,7 +427,7 @@ class ElasticAgents(Machine):
         if self._counts_workers:
             cost = (
                 "The Hugging Face Trainer computes its number of steps from the number of workers: with another size "
-                "it ends too early or too late. Give max_steps= in place of num_train_epochs=."
+                "it ends too early or too late. Give max_steps in place of num_train_epochs."
             )
         elif self._forgets:
             cost = (
