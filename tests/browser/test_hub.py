@@ -339,6 +339,9 @@ def test_eve_is_refused_by_url(training: Training, eve: Person, bob: Person):
 def test_the_service_serves_jobs_alone(eve: Person):
     answers = {route: eve.ask(route[0], f"services/edt/{route[1]}").status_code for route in CLOSED}
     assert {route: status for route, status in answers.items() if status not in (403, 404)} == {}
+    log = eve.hub.log.read_text()
+    assert " 404 GET /services/edt/lab " in log
+    assert " 404 GET /services/edt/ " not in log  # the Hub asks for this every minute
     for path in ("previews", "submissions"):
         for source in ("", "edt.sqlite", str(eve.hub.data_dir)):
             answer = eve.ask("POST", f"services/edt/edt/api/{path}", json={"source": source, "spec": {}})
