@@ -93,7 +93,7 @@ SAID: dict[str, tuple[Callable[[Any], str], str]] = {
     "a language model with padding, its loss a mean": (padded, 'reduction="sum"'),
     "mixup in the validation too": (mixed, "fn_test_collate=torch.utils.data.default_collate"),
     "BatchNorm and dropout": (of_model(with_batch_norm), "GroupNorm and LayerNorm do not depend on them"),
-    "SyncBatchNorm": (of_model(synchronised), "SyncBatchNorm normalises each part of a batch, here 4 samples"),
+    "SyncBatchNorm": (of_model(synchronised), "In SyncBatchNorm each part of a batch, here 4 samples"),
     "torch.compile(model)": (of_model(compiled), "the first update takes longer"),
     "model.compile()": (in_place, "torch.compile(model)"),
 }

@@ -449,9 +449,9 @@ def remarks(model: nn.Module, layout: Layout, order: Order) -> list[str]:
     batch, largest = sum(order.sizes), max(order.sizes)
     if kinds and largest < batch:
         found.append(
-            f"{' and '.join(sorted(kinds))} normalises each part of a batch, here {largest} samples, and not all "
-            f"{batch} of an update, as in DistributedDataParallel. With a larger batch_size and fewer engines_number "
-            "the parts are larger. GroupNorm and LayerNorm do not depend on them."
+            f"In {' and '.join(sorted(kinds))} each part of a batch, here {largest} samples, is normalised by itself, "
+            f"as in DistributedDataParallel, and not all {batch} of an update together. With a larger batch_size and "
+            "fewer engines_number the parts are larger. GroupNorm and LayerNorm do not depend on them."
         )
     # By its name: importing torch's compiler takes seconds.
     if any(type(module).__name__ == "OptimizedModule" for module in model.modules()):

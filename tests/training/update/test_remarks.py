@@ -31,9 +31,8 @@ def test_batch_norms_over_a_part_of_a_batch_are_said():
     model = nn.Sequential(nn.BatchNorm1d(2), nn.Sequential(nn.SyncBatchNorm(2)))
     layout = Layout(model, torch.optim.SGD(model.parameters(), lr=0.1))
     (line,) = remarks(model, layout, Order(64, (16,) * 4, 16, 0, 1))
-    assert line.startswith(
-        "BatchNorm1d and SyncBatchNorm normalises each part of a batch, here 16 samples, and not all 64"
-    )
+    assert line.startswith("In BatchNorm1d and SyncBatchNorm each part of a batch, here 16 samples,")
+    assert "and not all 64 of an update together" in line
     assert remarks(model, layout, Order(64, (16,), 16, 0, 1)) == []
 
 

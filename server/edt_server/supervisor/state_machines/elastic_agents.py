@@ -427,7 +427,7 @@ class ElasticAgents(Machine):
         if self._counts_workers:
             cost = (
                 "The Hugging Face Trainer computes its number of steps from the number of workers: with another size "
-                "it ends too early or too late. Give max_steps in place of num_train_epochs."
+                "it ends too early or too late. Give max_steps in place of num_train_epochs before you change its size."
             )
         elif self._forgets:
             cost = (
@@ -441,7 +441,7 @@ class ElasticAgents(Machine):
             )
         else:
             return ""
-        return f"{cost} Until then it keeps its slots and gets no more, unless its max_workers are changed."
+        return f"{cost} It keeps its slots and gets no more, unless its max_workers are changed."
 
     def _following(self) -> tuple[int, ...]:
         """Return the members of the next round if it started now: those of this round first, in their order."""
