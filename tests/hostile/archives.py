@@ -83,6 +83,10 @@ def _after_main(*blocks: bytes) -> bytes:
     return _block(b"train.py", len(MAIN)) + MAIN.ljust(512, b"\0") + b"".join(blocks) + bytes(1024)
 
 
+def _script(text: bytes) -> bytes:
+    return _block(b"train.py", len(text)) + text.ljust(-(-len(text) // 512) * 512, b"\0") + bytes(1024)
+
+
 def _tars() -> dict[str, bytes]:
     link, hard = tarfile.SYMTYPE, tarfile.LNKTYPE
     here, up = f"/tmp/{CANARY}", f"../../../../../../../../tmp/{CANARY}"
@@ -174,6 +178,9 @@ def _tars() -> dict[str, bytes]:
         "tail of junk": _tar() + b"junk" * 1000,
         "two in a row": _tar() + _tar(_entry("b")),
         "only zeros": bytes(10240),
+        "script too deep to parse": _script(b"x = 1" + b"+1" * 100_000),
+        "script of minuses": _script(b"x = " + b"-" * 100_000 + b"1"),
+        "script of a megabyte": _script(b"x=1\n" * 240_000),
     }
     packed = {
         "gzip truncated": gzip.compress(whole)[:-20],

@@ -1,4 +1,4 @@
-"""Every hostile archive on every route that takes one: refused or harmless, nothing outside, nothing left, no memory."""
+"""Every hostile archive on every route that takes one: refused or harmless, nothing outside, nothing left behind."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ _JOB = {"name": "zoo", "main": "train.py", **PLAIN}
 _MODEL = {"name": "zoo", "main": "train.py", "framework": "PyTorch"}
 ROUTES = {
     "POST /jobs": _native("jobs", **_JOB),
+    "POST /jobs, of the elastic engine": _native("jobs", **{**_JOB, "framework": "edtPyTorch", "python_version": None}),
     "POST /datasets": _native("datasets", name="zoo"),
     "POST /models": _native("models", **_MODEL),
     "POST /models, by path": _placed("/edt/api/models", **_MODEL),

@@ -16,7 +16,6 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
@@ -158,7 +157,7 @@ def _native(world: World, examples: int) -> None:
     order = [verb for verb, _ in operations(NATIVE)]
     for operation in sorted(found, key=lambda each: order.index(each.method.upper())):
 
-        def send(drawn: Any) -> requests.Response:
+        def send(drawn: Any, label: str = operation.label) -> requests.Response:
             case, user = drawn
             arguments = case.as_transport_kwargs(base_url=world.server.url.rstrip("/") + API)
             arguments["headers"] = {**arguments.get("headers", {}), "Authorization": f"token {user}-secret"}
@@ -167,7 +166,7 @@ def _native(world: World, examples: int) -> None:
                 case.validate_response(answer, checks=CHECKS)
             except FailureGroup as failures:
                 for failure in failures.exceptions:
-                    run.note(f"{operation.label}: {failure.title} ({answer.status_code})", f"{failure.message:.600}")
+                    run.note(f"{label}: {failure.title} ({answer.status_code})", f"{failure.message:.600}")
             return answer
 
         run.each(_case(operation, world), send, operation.label)

@@ -169,11 +169,20 @@ _decode_entry = msgspec.json.Decoder(_Entry).decode
 class LogReader:
     """Reads a job's log forward. One object may be kept for a whole `follow`.
 
-    `stream` is one of `STREAMS`. "stdout" and "stderr" are the driver's, or with `worker` that worker's. `after` is the
-    cursor of an earlier answer. InvalidRequest for what cannot be read.
+    `stream` is one of `STREAMS`. "stdout" and "stderr" are the driver's, or with `worker` that worker's. `err` leaves
+    out what was, or was not, written to a stderr. `after` is the cursor of an earlier answer. InvalidRequest for what
+    cannot be read.
     """
 
-    def __init__(self, paths: JobPaths, *, stream: str = "all", worker: int | None = None, after: str = "") -> None:
+    def __init__(
+        self,
+        paths: JobPaths,
+        *,
+        stream: str = "all",
+        worker: int | None = None,
+        err: bool | None = None,
+        after: str = "",
+    ) -> None:
         if stream not in STREAMS:
             raise InvalidRequest(
                 f"There is no stream {stream!r}.", hint=f"Choose one of {', '.join(STREAMS)}.", field="stream"
@@ -185,6 +194,7 @@ class LogReader:
         self._paths = paths
         self._stream = stream
         self._worker = worker
+        self._err = err
         self._offsets = from_cursor(after)
         if not all(_KEY.match(key) for key in self._offsets):
             raise InvalidRequest(f"{after!r} is not a cursor of a log.", field="after")
@@ -286,6 +296,8 @@ class LogReader:
 
     def _wanted(self, source: Source) -> bool:
         if self._worker is not None and source.worker != self._worker:
+            return False
+        if self._err is not None and source.err is not self._err:
             return False
         if self._stream in ("stdout", "stderr"):
             # stdout and stderr are the worker's where a worker is named, else the driver's.

@@ -37,11 +37,10 @@ def test_the_last_lines_of_a_small_file_are_exact(tmp_path_factory, lines, asked
         (b"", b""),
     ],
 )
-def test_no_more_than_the_end_is_read(tmp_path, content, shown, monkeypatch):
-    monkeypatch.setattr(tail, "MAX_BYTES", 20)
+def test_no_more_than_the_end_is_read(tmp_path, content, shown):
     path = tmp_path / "file"
     path.write_bytes(content)
-    assert content[end_of(path, 5).offset :] == shown
+    assert content[end_of(path, 5, max_bytes=20).offset :] == shown
 
 
 def test_there_may_be_no_file_yet(tmp_path):
