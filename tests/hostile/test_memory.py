@@ -160,6 +160,7 @@ def test_the_largest_answers(world: World) -> None:
     measured("a curve of them", _get(world, f"/edt/api/jobs/{points}/curve"))
     measured("all jobs", _get(world, "/edt/api/jobs?limit=10000&all=1"))
     measured("rows", _get(world, f"{DLI}/datasets/default/csvs?length=1000"))
+    measured("rows beyond all", _get(world, f"{DLI}/datasets/default/csvs?start={2**63 - 1}"), 400)
     (world.shared / "rows" / "rows.csv").write_bytes(b"1," * BIG)
     measured("a row of 400 MB", _get(world, f"{DLI}/datasets/default/csvs"), 413)
     (world.shared / "rows" / "rows.csv").write_bytes((b"1," * 256 + b"\n") * 5000)

@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
 from edt_jupyter.api.routes import ROUTES as NATIVE
 from edt_jupyter.wmla.routes import FAMILIES
 from edt_jupyter.wmla.routes import ROUTES as WMLA
-from tests.hostile.requests_made import Sent, filled, operations, sent
+from tests.hostile.requests_made import VERBS, Sent, filled, operations, sent
 from tests.hostile.world import ROOT, SCRIPT, World, running, table
 from tests.packages import packed
 
@@ -240,3 +240,46 @@ def test_the_grammar_of_routes(world: World) -> None:
 @pytest.mark.timeout(0)
 def test_the_grammar_of_routes_at_length(world: World) -> None:
     _grammar(world, LONG)
+
+
+# --- two users --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_each_route_and_verb_as_another_user(world: World) -> None:
+    """The short form is `test_authorization` of both groups of routes, for the verbs that they have."""
+    secret = "bobs-" + secrets.token_hex(4)
+    job = world.submit(f"print({secret!r}, flush=True)\nimport time; time.sleep(600)\n".encode(), "bob", notes=secret)
+    for kind in ("datasets", "models"):
+        new = {"name": "bobs", "path": "code", "description": secret}
+        assert world.send("POST", f"{API}/{kind}", "bob", json=new).status_code == 201
+
+    def state() -> list[Any]:
+        entries = [world.send("GET", f"{API}/{kind}/bobs", "bob").json() for kind in ("datasets", "models")]
+        return [
+            world.view(job, "bob")["state"] not in ("KILLED", "SUSPENDED"),
+            world.view(job, "bob")["notes"],
+            *entries,
+        ]
+
+    before, begin, statuses = state(), world.log_end(), Counter[str]()
+    routes = [(API + path, handler) for path, handler in NATIVE] + WMLA
+    known = set(operations(routes))
+    wrong: dict[str, str] = {}
+    for path in dict(routes):
+        for verb in VERBS:
+            url = filled(path, [job], 0).replace("default", "bobs")
+            answer = world.send(verb, url, "eve", data=b'{"notes": "eve"}' if verb == "PATCH" else b"")
+            statuses[f"{verb} {answer.status_code}"] += 1
+            own = "{id}" in path or "{driverId}" in path
+            expected = (403,) if own else (200, 202, 400, 403, 404, 422)
+            # A verb that a route does not have. HEAD is GET without its body where there is one.
+            if (verb, path) not in known:
+                expected = (405,)
+            hidden = secret.encode() not in answer.content
+            if not hidden or answer.status_code not in expected:
+                wrong[f"{verb} {path}"] = f"{answer.status_code} {answer.text[:100]}"
+    print(table(f"{len(dict(routes))} routes as another user", dict(sorted(statuses.items()))))
+    assert not wrong, table("what another user may do", wrong)
+    assert state() == before
+    assert world.faults(begin) == []

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.outputs import tail
 from edt_server.outputs.logs import LogReader
 from edt_server.outputs.tail import LogEnd, end_of, line_at
 
