@@ -107,6 +107,8 @@ def _get(world: World, path: str, headers: dict[str, str] | None = None) -> Call
     return send
 
 
+# The short form is `tests/server/wmla/test_memory.py`, which measures the functions and not a server.
+@pytest.mark.long
 def test_the_bombs(world: World) -> None:
     measured = Measured(world)
     spec = {"name": "bomb", "main": "main.py", "framework": "PyTorch"}
@@ -137,6 +139,7 @@ def _refused_early(world: World) -> requests.Response:
         return answer
 
 
+@pytest.mark.long
 def test_the_largest_answers(world: World) -> None:
     # Freed first: the two jobs that run hold both slots.
     for user in ("ann", "bob"):

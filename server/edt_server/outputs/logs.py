@@ -348,8 +348,3 @@ def sources(paths: JobPaths) -> list[Source]:
 def elog_name(folder: str) -> str:
     """Return the name that the supervisor's index uses for the ELog file of the driver's log folder."""
     return f"log/{folder}/stdout"
-
-
-def as_text(lines: Iterable[LoggedLine]) -> str:
-    """Return the lines as they were printed."""
-    return "".join(f"{line.text}\n" for line in lines)

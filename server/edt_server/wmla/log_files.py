@@ -15,7 +15,7 @@ from pathlib import Path
 from edt_sdk.schemas.errors import InvalidRequest, TooLarge
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import open_regular
-from edt_server.outputs.logs import LogReader, as_text
+from edt_server.outputs.logs import LogReader
 
 OUT, ERR, BOTH = "outlog", "errlog", "outerrlog"
 KINDS = ("launcherlog", "stdout", "stderr")
@@ -30,14 +30,13 @@ def training_log(paths: JobPaths, *, elastic_engine: bool, kind: str, final: boo
     """Return the training's log of a kind, "" for the first. The files of a `final` job are complete."""
     if kind not in ("", OUT, ERR, BOTH):
         raise InvalidRequest(f"logType is {OUT}, {ERR} or {BOTH}, not {kind!r}.", field="logType")
-    # As bytes, because a text with one emoji takes four bytes a character.
-    pieces, length = list[bytes](), 0
+    # As bytes, and line by line, because a text with one emoji takes four bytes a character.
+    log = bytearray()
     for piece in _pieces(paths, elastic_engine, kind, final):
-        pieces.append(piece.encode())
-        length += len(pieces[-1])
-        if length > MOST_LOG:
+        log += piece.encode()
+        if len(log) > MOST_LOG:
             raise _too_long()
-    return b"".join(pieces).decode()
+    return log.decode()
 
 
 def _pieces(paths: JobPaths, elastic_engine: bool, kind: str, final: bool) -> Iterator[str]:
@@ -54,7 +53,8 @@ def _pieces(paths: JobPaths, elastic_engine: bool, kind: str, final: bool) -> It
         count += len(lines)
         if count > _MOST_LINES:
             raise _too_long()
-        yield as_text(lines)
+        for line in lines:
+            yield f"{line.text}\n"
 
 
 def workers_seen(paths: JobPaths) -> list[int]:
