@@ -13,11 +13,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from edt_sdk.packing.sources import HELPERS, LONGEST_SCRIPT, SourceFile, imported
+from edt_sdk.packing.sources import HELPERS, SourceFile, imported
 from edt_sdk.schemas.errors import PackageError, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
 
+# A longer script is generated. The parser takes two hundred times its size in memory.
+_LONGEST = 1 << 18
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # A package with one of these may train, or may run code that its imports do not show.
 _MAY_TRAIN = re.compile(rb"FabricModel|fabric_model|edt_sdk|pyedt|importlib|runpy|__import__|\bexec\(")
@@ -46,7 +48,7 @@ def check_syntax(spec: JobSpec, files: Iterable[SourceFile], python: str | None)
     while waiting:
         name = waiting.pop()
         data = _read(found[name])
-        if len(data) > LONGEST_SCRIPT:
+        if len(data) > _LONGEST:
             continue
         for module in _modules(_parsed(name, data), name, spec.main):
             if module in found and module not in seen:
@@ -63,7 +65,7 @@ def check_trains(spec: JobSpec, files: Iterable[SourceFile]) -> None:
     own = {part.removesuffix(".py") for name in scripts for part in PurePosixPath(name).parts}
     for file in scripts.values():
         data = _read(file)
-        if _MAY_TRAIN.search(data) or len(data) > LONGEST_SCRIPT:
+        if _MAY_TRAIN.search(data) or len(data) > _LONGEST:
             return
         if imported(data.decode("utf-8", "replace")) - own - _LIBRARIES - sys.stdlib_module_names:
             return
@@ -91,7 +93,7 @@ def _read(file: SourceFile) -> bytes:
         return file.content
     try:
         with Path(file.content).open("rb") as opened:
-            return opened.read(LONGEST_SCRIPT + 1)
+            return opened.read(_LONGEST + 1)
     except OSError:
         return b""  # packing reports it
 

@@ -153,14 +153,15 @@ class World:
         return self.memory("VmHWM")
 
     def files(self) -> set[str]:
-        """Every file of the server that an upload could leave, relative to its data folder."""
+        """Every file that an upload could leave, relative to the data folder, without those of the users' first jobs."""
         root = self.server.data_dir
-        return {
+        found = (
             os.path.relpath(os.path.join(place, name), root)
             for folder in ("uploads", "results", "jobs", "catalogue")
             for place, folders, files in os.walk(root / folder)  # which takes it that files go away meanwhile
             for name in (*folders, *files)
-        }
+        )
+        return {path for path in found if not any(job in path for job in self.jobs)}
 
 
 @contextlib.contextmanager
