@@ -153,7 +153,7 @@ class World:
         return self.memory("VmHWM")
 
     def files(self) -> set[str]:
-        """Every file that an upload could leave, relative to the data folder, without those of the users' first jobs."""
+        """Every file that an upload could leave, relative to the data folder: not those of the first jobs."""
         root = self.server.data_dir
         found = (
             os.path.relpath(os.path.join(place, name), root)
