@@ -18,8 +18,9 @@ from edt_sdk.schemas.errors import PackageError, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
 
+# A longer script is generated. The parser takes two hundred times its size in memory.
+_LONGEST = 1 << 18
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-_LONGEST = 1 << 20  # a longer script is generated, and parsing it would take seconds
 # A package with one of these may train, or may run code that its imports do not show.
 _MAY_TRAIN = re.compile(rb"FabricModel|fabric_model|edt_sdk|pyedt|importlib|runpy|__import__|\bexec\(")
 _OPAQUE = (".so", ".pyd", ".pyc", ".zip", ".egg", ".whl")

@@ -32,6 +32,8 @@ ALWAYS_IGNORED = (
 _ENVIRONMENT = "pyvenv.cfg"
 # Jobs have the installed package. A copy from a checkout would shadow it.
 _NEVER = frozenset({"edt_sdk"})
+# A longer script is generated: parsing it would take seconds, and a hundred times its size in memory.
+LONGEST_SCRIPT = 1 << 20
 HELPERS = ("edtcallback.py", "elog.py", "emetrics.py")
 _HELPED = re.compile(rb"\b(?:edtcallback|elog|emetrics)\b")
 
@@ -106,9 +108,7 @@ def collect(
         walk = _Walk(path.resolve(), hidden, most)
         files = sorted(walk, key=lambda file: file.name)
         found = _main_of(walk.root, files, main) if script or main is not None else ""
-        submitting = (
-            submit_notes([(found, _bytes(walk.root / found).decode(errors="replace"))]) if found.endswith(".py") else ()
-        )
+        submitting = submit_notes([(found, _text(walk.root / found))]) if found.endswith(".py") else ()
         return _with_helpers(Collected(walk.root.name or "job", found, tuple(files), (*walk.notes, *submitting)))
     if not path.is_file():
         raise PackageError(
@@ -151,7 +151,7 @@ def _from_file(path: Path, main: str | None) -> Collected:
     if main not in (None, path.name):
         raise PackageError(f"main is {main!r}, but the source is the file {path.name}.", field="main")
     # Read only to find its imports. The file itself is packed byte for byte.
-    script = path.read_text(encoding="utf-8", errors="replace")
+    script = _text(path)
     files = [_entry(path, path.name), *_beside(script, path.parent, taken={path.name})]
     return Collected(path.stem, path.name, tuple(files), submit_notes([(path.name, script)]))
 
@@ -179,7 +179,7 @@ def _local_modules(script: str, folder: Path) -> list[Path]:
                 if path not in found:
                     found.add(path)
                     if path.suffix == ".py":
-                        waiting.append(path.read_text(encoding="utf-8", errors="replace"))
+                        waiting.append(_text(path))
     return sorted(found)
 
 
@@ -187,7 +187,7 @@ def imported(script: str) -> set[str]:
     """Return the top-level names of imported modules, none where the text is not Python (the job will report it)."""
     try:
         tree = ast.parse(script)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -224,9 +224,15 @@ def _bytes(content: Path | bytes) -> bytes:
     if isinstance(content, bytes):
         return content
     try:
-        return content.read_bytes()
+        with content.open("rb") as opened:
+            return opened.read(LONGEST_SCRIPT)
     except OSError:
         return b""  # packing reports it
+
+
+def _text(path: Path) -> str:
+    """Return the beginning of a file, which is all of a script that a person wrote."""
+    return _bytes(path).decode(errors="replace")
 
 
 def helper_notes(names: Iterable[str]) -> tuple[str, ...]:
@@ -239,7 +245,7 @@ def _ignored_in(folder: Path) -> pathspec.GitIgnoreSpec:
     lines: list[str] = list(ALWAYS_IGNORED)
     own = folder / IGNORE_FILE
     if own.is_file():
-        lines += own.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines += _text(own).splitlines()
     try:
         return pathspec.GitIgnoreSpec.from_lines(lines)
     except ValueError as wrong:

@@ -13,7 +13,7 @@ from edt_jupyter.http.base import EdtHandler
 from edt_jupyter.http.sse import PING, Record, StreamHandler, StreamStep
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import JobView
-from edt_server.outputs.logs import LogBatch, LogReader, as_text
+from edt_server.outputs.logs import LogBatch, LogReader
 from edt_server.outputs.metrics import DEFAULT_POINTS, MetricsReader, thin
 from edt_server.outputs.results import ResultZip
 from edt_server.service import Service
@@ -73,7 +73,9 @@ class _LogsHandler(StreamHandler, path="/jobs/{id}/logs", resource="edt:logs"):
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         batch = await asyncio.to_thread(begin, limit=_PAGE, final=final)
         while batch.lines:
-            self.write(as_text(batch.lines))
+            # One by one, because a text with one emoji takes four bytes a character.
+            for line in batch.lines:
+                self.write(f"{line.text}\n")
             await self.flush()
             batch = await asyncio.to_thread(reader.read, limit=_PAGE, final=final)
         self.finish(set_content_type="text/plain; charset=utf-8")

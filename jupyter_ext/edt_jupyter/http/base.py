@@ -12,6 +12,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from http.client import responses
 from logging import DEBUG, WARNING
 from types import ModuleType
@@ -235,7 +236,7 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
     def _log(self) -> None:
         # Jupyter logs several lines, with the headers, for every request that is answered so. `log_exception` has
         # logged why.
-        if self.get_status() not in (ServerUnreachable.status, StorageFailed.status):
+        if self.get_status() not in (HTTPStatus.NOT_IMPLEMENTED, ServerUnreachable.status, StorageFailed.status):
             super()._log()
             return
         self.log.debug("%d %s %s", self.get_status(), self.request.method, self.request.path)

@@ -17,7 +17,7 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.events.handlers import default_handlers as event_handlers
 from tornado.routing import RuleRouter
 from tornado.web import RequestHandler
-from traitlets import Instance
+from traitlets import Instance, default
 
 from edt_jupyter.http.base import EdtHandler
 from edt_jupyter.http.identity import hub_service
@@ -31,6 +31,8 @@ REFUSED = (
     "to all users, as the account of the service. Start it with `jupyter edt serve` instead, which serves jobs alone "
     "(docs/jupyterhub.md)."
 )
+# Bytes of a body that is held in memory, as JSON is. Uploads go to the disk and have a limit of their own.
+_MAX_BODY = 8 << 20
 
 
 class JobsOnly(Authorizer):
@@ -47,6 +49,11 @@ class JobsOnly(Authorizer):
 
 class JobServer(ServerApp):
     """A server for jobs alone. Its settings are those of `ServerApp`."""
+
+    @default("max_body_size")
+    def _default_max_body_size(self) -> int:
+        # Jupyter's own is for notebooks, 512 MB, which any user could make the server hold several times.
+        return _MAX_BODY
 
     def init_server_extensions(self) -> None:
         """Load our own extension alone, and the one that identifies a Hub's users."""

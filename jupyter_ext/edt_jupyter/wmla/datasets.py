@@ -53,7 +53,11 @@ class _PageHandler(ConsoleHandler):
         if found.trouble:
             raise Unprocessable(found.trouble, field="name")
         folder = data_pages.part_of(found, self.get_query_argument("type", "Train"))
-        return folder, self.number("start", 0), self.number("length", 20, low=1, high=data_pages.MOST)
+        return (
+            folder,
+            self.number("start", 0, high=data_pages.FARTHEST),
+            self.number("length", 20, low=1, high=data_pages.MOST),
+        )
 
 
 class _DatasetRowsHandler(_PageHandler, path="/datasets/{name}/csvs", resource="edt:catalogue"):

@@ -7,6 +7,7 @@ Any other upload is a single file. A folder is copied together with the targets 
 from __future__ import annotations
 
 import io
+import lzma
 import os
 import re
 import shutil
@@ -27,11 +28,13 @@ from edt_server.settings import Settings
 
 _TARS = (".tar", ".tar.gz", ".tgz")
 _CODE = (*_TARS, ".zip")
-_MOST_FILES = 1_000_000
+_MOST_FILES = 200_000
 _MOST_COUNTED = 200_000
 _LONGEST_NAME = 255
+_MOST_DIRECTORY = 4 << 20  # bytes of a zip's directory, which `zipfile` holds in ten times as much memory
 MOST_SHOWN = 8 << 20  # bytes of a file that an answer contains
 _TRAIN_DIR = b"--train_dir"
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +260,11 @@ def _as_tar(archive: Path, made: Path, max_files: int, max_bytes: int) -> None:
     Links and devices, which a zip has no plain form for, become files.
     """
     try:
-        with zipfile.ZipFile(archive) as source, tarfile.open(made, "w") as tar:
+        with (
+            _ZipBytes(archive.open("rb", buffering=0)) as raw,
+            zipfile.ZipFile(raw) as source,
+            tarfile.open(made, "w") as tar,
+        ):
             entries = source.infolist()
             size = sum(entry.file_size for entry in entries)
             # Judged before any byte is inflated: a small zip can claim terabytes.
@@ -278,5 +285,17 @@ def _as_tar(archive: Path, made: Path, max_files: int, max_bytes: int) -> None:
                 with source.open(entry) as content:
                     tar.addfile(info, content)
     # An encrypted zip raises RuntimeError, and an unknown compression NotImplementedError.
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as wrong:
+    except (*_DAMAGED, NotImplementedError, RuntimeError, ValueError, OSError) as wrong:
         raise PackageError(f"The package is not a readable zip archive: {wrong}.") from None
+
+
+class _ZipBytes(io.BufferedReader):
+    """The bytes of a zip. Its directory is read at once, and is refused when it is long."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _MOST_DIRECTORY:
+            raise PackageError(
+                f"The archive has a directory of {human_bytes(size)}; at most {human_bytes(_MOST_DIRECTORY)} of a zip "
+                "are accepted."
+            )
+        return super().read(size)

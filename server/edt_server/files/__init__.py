@@ -7,13 +7,14 @@ Read first: `job_files.py`, then `package.py` for what a hostile archive may try
 
 from edt_server.files import job_files
 from edt_server.files.job_files import PACKAGE, WARM_START, keep, new_id, newest_weights, remove, weights_of
-from edt_server.files.package import read_tar, unpack
+from edt_server.files.package import members, read_tar, unpack
 
 __all__ = [
     "PACKAGE",
     "WARM_START",
     "job_files",
     "keep",
+    "members",
     "new_id",
     "newest_weights",
     "read_tar",

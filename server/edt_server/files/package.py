@@ -17,11 +17,11 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, TypeVar, cast
 
 from edt_sdk.schemas.errors import PackageError
 from edt_sdk.schemas.fields import did_you_mean
@@ -29,6 +29,13 @@ from edt_sdk.schemas.fields import did_you_mean
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
 _NAMES_SHOWN = 10
+_LONGEST_NAME = 1024
+# What is remembered of an archive takes about as much memory, and so many names are never honest.
+_MOST_NAMES = 16 << 20
+# Bytes of headers before a member, and of the headers for all members that follow.
+_MOST_HEADER = 1 << 20
+_MOST_COMMON = 1 << 16
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +75,10 @@ def unpack(archive: Path, target: Path, *, main: str, code_dir: str, max_files: 
 
 @contextmanager
 def read_tar(archive: Path, max_files: int, max_bytes: int) -> Iterator[tarfile.TarFile]:
-    """Open a tar that is not trusted, plain or gzipped, member by member. It never takes much memory.
+    """Open a tar that is not trusted, plain or gzipped, for `members`. It never takes much memory.
 
     PackageError, also later, when more is read of it than `max_bytes` in `max_files` members take, or when a header of
-    a member is as long as a file.
+    a member is as long as a file. `tarfile.ReadError` for what is no tar.
     """
     # Headers and padding of a member are at most a few blocks. An archive with more is refused as an attack.
     limit = max_bytes + (max_files + 20) * 4096
@@ -80,8 +87,40 @@ def read_tar(archive: Path, max_files: int, max_bytes: int) -> Iterator[tarfile.
         raw.seek(0)
         # gzip is opened here, so that the bound counts inflated bytes, and `tarfile` must not try other compressions.
         plain = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if gzipped else raw
-        with tarfile.open(fileobj=cast("IO[bytes]", _Bounded(plain, limit)), mode="r:") as tar:
+        stream = cast("IO[bytes]", _Bounded(plain, limit))
+        with _parsed(lambda: tarfile.open(fileobj=stream, mode="r:")) as tar:
             yield tar
+
+
+def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a tar that `read_tar` has opened. Errors as there."""
+    stream = cast(_Bounded, tar.fileobj)
+    while True:
+        stream.header_left = _MOST_HEADER
+        member = _parsed(tar.next)
+        stream.header_left = None
+        if member is None:
+            return
+        # `tarfile` remembers every member, a kilobyte each, for a second pass.
+        tar.members.clear()  # type: ignore[attr-defined]
+        if sum(len(name) + len(value) for name, value in tar.pax_headers.items()) > _MOST_COMMON:
+            raise _long_header(_MOST_COMMON)
+        for name in (member.name, member.linkname):
+            if len(name) > _LONGEST_NAME:
+                raise PackageError(f"{_show(name)} is too long a name.")
+        yield member
+
+
+def _parsed(parse: Callable[[], T]) -> T:
+    """Call a function of `tarfile` that reads a header. It has no error of its own for some damages."""
+    try:
+        return parse()
+    except (ValueError, ArithmeticError, LookupError, RecursionError) as wrong:
+        raise tarfile.ReadError(f"a damaged header ({wrong})") from None
+
+
+def _long_header(size: int) -> PackageError:
+    return PackageError(f"The package has a header of more than {size} bytes.", hint="Shorten its file names.")
 
 
 def _find_main(root: Path, package: UnpackedPackage, main: str, code_dir: str) -> None:
@@ -111,7 +150,8 @@ class _Unpacking:
     max_bytes: int
     seen: int = 0
     size: int = 0
-    files: dict[str, Path] = field(default_factory=dict)
+    names: int = 0
+    files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=lambda: {"."})
     links: dict[str, str] = field(default_factory=dict)
 
@@ -131,7 +171,7 @@ class _Unpacking:
         return UnpackedPackage(tuple(sorted({*self.files, *self.links})), self.size)
 
     def _read(self, tar: tarfile.TarFile) -> None:
-        for member in tar:
+        for member in members(tar):
             self._accept(tar, member)
         stream = cast("IO[bytes]", tar.fileobj)
         # tarfile takes a damaged header for the end. A real end is a block of zeros, or the end of the file.
@@ -144,10 +184,7 @@ class _Unpacking:
     def _accept(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         self.seen += 1
         if self.seen > self.max_files:
-            raise PackageError(
-                f"The package has more than {self.max_files} members; {_show(member.name)} is one too many.",
-                hint="Leave data and build folders out with an .edtignore file, or ask for a larger max_package_files.",
-            )
+            raise self._too_many(member.name)
         name = _clean(member.name)
         if name == "." or _from_macos(name):
             return
@@ -165,6 +202,7 @@ class _Unpacking:
                 self._write(name, source, executable=bool(member.mode & 0o100))
         elif member.issym():
             self.links[name] = self._link_target(name, member.linkname)
+            self._remember(name + member.linkname)
             self._second_opinion(member)
             self._add_folder(str(PurePosixPath(name).parent))
         elif member.islnk():
@@ -179,6 +217,18 @@ class _Unpacking:
         for parent in PurePosixPath(name).parents:
             if str(parent) in self.files or str(parent) in self.links:
                 raise PackageError(f"{_show(name)} lies below {_show(str(parent))}, which is not a folder.")
+
+    def _remember(self, name: str) -> None:
+        """Count a file, a link or a folder, also a folder that no member names."""
+        self.names += len(name)
+        if len(self.files) + len(self.links) + len(self.folders) > self.max_files + 1 or self.names > _MOST_NAMES:
+            raise self._too_many(name)
+
+    def _too_many(self, name: str) -> PackageError:
+        return PackageError(
+            f"The package has more than {self.max_files} members; {_show(name)} is one too many.",
+            hint="Leave data and build folders out with an .edtignore file, or ask for a larger max_package_files.",
+        )
 
     def _second_opinion(self, member: tarfile.TarInfo) -> None:
         try:
@@ -197,8 +247,9 @@ class _Unpacking:
     def _add_folder(self, name: str) -> None:
         if name not in self.folders:
             self._add_folder(str(PurePosixPath(name).parent))
-            os.mkdir(self.root / name, 0o755)
             self.folders.add(name)
+            self._remember(name)
+            os.mkdir(self.root / name, 0o755)
 
     def _write(self, name: str, source: IO[bytes], *, executable: bool) -> None:
         self._add_folder(str(PurePosixPath(name).parent))
@@ -208,12 +259,13 @@ class _Unpacking:
         descriptor = os.open(place, flags, 0o755 if executable else 0o644)
         with os.fdopen(descriptor, "wb") as sink:
             shutil.copyfileobj(source, sink, _CHUNK // 4)
-        self.files[name] = place
+        self.files.add(name)
+        self._remember(name)
 
     def _copy(self, name: str, origin: str) -> None:
         """Copy the target of a hard link: with two names for one file, a job could change the other by accident."""
-        place = self.files.get(origin)
-        if place is None:
+        place = self.root / origin
+        if origin not in self.files:
             raise PackageError(
                 f"{_show(name)} is a hard link to {_show(origin)}, which is no earlier file of the package."
             )
@@ -263,16 +315,19 @@ class _Unpacking:
 class _Bounded:
     """A readable, seekable stream that ends the run when more than `limit` bytes are read from it.
 
-    A single read of more than a mebibyte can only be an extended header, which tarfile would hold in memory.
+    While a header is read, `header_left` counts the bytes that it may still have: tarfile holds all of it in memory.
     """
 
     def __init__(self, stream: IO[bytes], limit: int) -> None:
         self._stream = stream
         self._limit = limit
+        self.header_left: int | None = _MOST_HEADER  # tarfile reads the first header when it opens a tar
 
     def read(self, size: int = -1) -> bytes:
-        if size > _CHUNK:
-            raise PackageError(f"The package has a header of {size} bytes.", hint="Shorten its file names.")
+        if self.header_left is not None:
+            self.header_left -= size
+            if self.header_left < 0:
+                raise _long_header(_MOST_HEADER)
         data = self._stream.read(size)
         self._check(self._stream.tell())
         return data
@@ -286,6 +341,8 @@ class _Bounded:
         return self._stream.tell()
 
     def _check(self, position: int) -> None:
+        if position < 0:
+            raise tarfile.ReadError("a member with a size below 0")
         if position > self._limit:
             raise PackageError(f"The package unpacks to more than {self._limit} bytes, headers included.")
 
@@ -304,7 +361,7 @@ def _clean(name: str) -> str:
         raise PackageError(f"{_show(name)} leads out of the package.", hint="Names in a package must not contain '..'.")
     if any(ord(c) < 32 for c in name):
         raise PackageError(f"{name!a} has control characters in its name.")
-    if any(len(part) > 255 for part in encoded) or sum(map(len, encoded)) + len(encoded) > 1024:
+    if any(len(part) > 255 for part in encoded) or sum(map(len, encoded)) + len(encoded) > _LONGEST_NAME:
         raise PackageError(f"{_show(name)} is too long a name.")
     return "/".join(parts) or "."
 

@@ -24,13 +24,14 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.parts import STREAMS
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import open_regular, stat_regular
-from edt_server.outputs.tail import end_of, from_cursor, line_at, read_tail, split_lines, to_cursor
+from edt_server.outputs.tail import MAX_BYTES, end_of, from_cursor, line_at, read_tail, split_lines, to_cursor
 
 _WORKER_FILE = re.compile(r"worker-(\d+)\.(stdout|stderr)\Z")
 # A cursor comes from a client. Its keys select among the job's own files and never become part of a path.
 _KEY = re.compile(r"[oe]\d*\Z|l:[^/\0]+\Z")
 _FOREVER = float("inf")
 _ALL = 1 << 62
+_FEWEST_BYTES, _MOST_BYTES = 1 << 10, 2 * MAX_BYTES
 
 
 class LoggedLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,11 +169,20 @@ _decode_entry = msgspec.json.Decoder(_Entry).decode
 class LogReader:
     """Reads a job's log forward. One object may be kept for a whole `follow`.
 
-    `stream` is one of `STREAMS`. "stdout" and "stderr" are the driver's, or with `worker` that worker's. `after` is the
-    cursor of an earlier answer. InvalidRequest for what cannot be read.
+    `stream` is one of `STREAMS`. "stdout" and "stderr" are the driver's, or with `worker` that worker's. `err` leaves
+    out what was, or was not, written to a stderr. `after` is the cursor of an earlier answer. InvalidRequest for what
+    cannot be read.
     """
 
-    def __init__(self, paths: JobPaths, *, stream: str = "all", worker: int | None = None, after: str = "") -> None:
+    def __init__(
+        self,
+        paths: JobPaths,
+        *,
+        stream: str = "all",
+        worker: int | None = None,
+        err: bool | None = None,
+        after: str = "",
+    ) -> None:
         if stream not in STREAMS:
             raise InvalidRequest(
                 f"There is no stream {stream!r}.", hint=f"Choose one of {', '.join(STREAMS)}.", field="stream"
@@ -184,6 +194,7 @@ class LogReader:
         self._paths = paths
         self._stream = stream
         self._worker = worker
+        self._err = err
         self._offsets = from_cursor(after)
         if not all(_KEY.match(key) for key in self._offsets):
             raise InvalidRequest(f"{after!r} is not a cursor of a log.", field="after")
@@ -196,8 +207,9 @@ class LogReader:
         wanted = self._sources()
         files: list[list[Placed]] = []
         until = _FOREVER
+        share = _share(wanted)
         for order, source in enumerate(wanted):
-            placed, more = self._read_source(source, order, limit, final)
+            placed, more = self._read_source(source, order, limit, final, share)
             files.append(placed)
             if more and placed:
                 # Stop where a file has more unread lines: a later line of another file would overtake them, and the
@@ -228,13 +240,13 @@ class LogReader:
         self._index.update()
         wanted = self._sources()
         files: list[list[Placed]] = []
-        since, complete = 0.0, True
+        since, complete, share = 0.0, True, _share(wanted)
         for order, source in enumerate(wanted):
-            end = end_of(source.path, lines, within=source.within)
+            end = end_of(source.path, lines, within=source.within, max_bytes=share)
             begun = self._offsets.get(source.key, 0)
             # Never before the cursor: the client already has these lines.
             self._offsets[source.key] = max(begun, end.offset)
-            placed, more = self._read_source(source, order, _ALL, final)
+            placed, more = self._read_source(source, order, _ALL, final, share)
             files.append(placed)
             complete = complete and not more
             if placed and end.cut and end.offset > begun:
@@ -260,9 +272,11 @@ class LogReader:
     def _sources(self) -> list[Source]:
         return [source for source in sources(self._paths) if self._wanted(source)]
 
-    def _read_source(self, source: Source, order: int, limit: int, final: bool) -> tuple[list[Placed], bool]:
+    def _read_source(
+        self, source: Source, order: int, limit: int, final: bool, max_bytes: int
+    ) -> tuple[list[Placed], bool]:
         offset = self._offsets.get(source.key, 0)
-        tail = read_tail(source.path, offset, max_lines=limit, final=final, within=source.within)
+        tail = read_tail(source.path, offset, max_lines=limit, final=final, within=source.within, max_bytes=max_bytes)
         # Bytes that the index does not cover yet are the newest (004). The file's time alone could be earlier than the
         # last entry, and the merge needs rising times within a file.
         newest = max(tail.changed or 0.0, self._index.last(source.indexed))
@@ -283,6 +297,8 @@ class LogReader:
     def _wanted(self, source: Source) -> bool:
         if self._worker is not None and source.worker != self._worker:
             return False
+        if self._err is not None and source.err is not self._err:
+            return False
         if self._stream in ("stdout", "stderr"):
             # stdout and stderr are the worker's where a worker is named, else the driver's.
             mine = source.stream == self._stream or (source.worker is not None and self._worker is not None)
@@ -290,6 +306,14 @@ class LogReader:
         if self._stream == "driver":
             return source.stream in ("stdout", "stderr")
         return self._stream in ("all", source.stream)
+
+
+def _share(wanted: Sequence[Source]) -> int:
+    """Return the bytes that are read of each file, so that all together are bounded.
+
+    A job may have many workers, and its code may make any number of files in its log folder.
+    """
+    return max(_FEWEST_BYTES, min(MAX_BYTES, _MOST_BYTES // max(1, len(wanted))))
 
 
 def _size(source: Source) -> tuple[int, float]:
@@ -324,8 +348,3 @@ def sources(paths: JobPaths) -> list[Source]:
 def elog_name(folder: str) -> str:
     """Return the name that the supervisor's index uses for the ELog file of the driver's log folder."""
     return f"log/{folder}/stdout"
-
-
-def as_text(lines: Iterable[LoggedLine]) -> str:
-    """Return the lines as they were printed."""
-    return "".join(f"{line.text}\n" for line in lines)

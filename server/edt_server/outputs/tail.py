@@ -52,7 +52,8 @@ def from_cursor(cursor: str) -> dict[str, int]:
     except (binascii.Error, ValueError, msgspec.DecodeError):
         # A value that the check below refuses: all damaged cursors get the same error.
         offsets = {"": -1}
-    if any(value < 0 for value in offsets.values()):
+    # Larger numbers are no places in a file for the system either.
+    if not all(0 <= value < 1 << 63 for value in offsets.values()):
         raise InvalidRequest(
             f"{cursor!r} is not a cursor.",
             hint="Give the 'next' of an earlier answer unchanged, or nothing.",
@@ -74,29 +75,33 @@ class Tail:
     changed: float | None
 
 
-def read_tail(path: Path, offset: int, *, max_lines: int, final: bool, within: Path | None = None) -> Tail:
+def read_tail(
+    path: Path, offset: int, *, max_lines: int, final: bool, within: Path | None = None, max_bytes: int = MAX_BYTES
+) -> Tail:
     """Return at most `max_lines` lines of `path` from byte `offset` on. `final` means that its writer is gone.
 
-    Here and below `within` is as in `open_regular`.
+    Here and below `within` is as in `open_regular`. A line of more than half of `max_bytes` is given in pieces.
     """
     try:
         with open_regular(path, within=within) as file:
             file.seek(offset)
-            data = file.read(MAX_BYTES)
+            data = file.read(max_bytes)
             # After the read, so that no line is newer than this time, and from the descriptor, so that it is the same
             # file.
             changed = os.fstat(file.fileno()).st_mtime
-            at_end = len(data) < MAX_BYTES
+            at_end = len(data) < max_bytes
     except FileNotFoundError:
         return Tail((), False, None)
-    # A read that was cut at `MAX_BYTES` ends within a line, and the next read has the rest.
-    lines, rest = split_lines(data, final=final and at_end)
+    # A read that was cut at `max_bytes` ends within a line, and the next read has the rest. One line more than is
+    # wanted shows that there are more: all lines of a file of line breaks would take sixty times its memory.
+    most, max_line = max_lines + 1, min(MAX_LINE, max_bytes // 2)
+    lines, rest = split_lines(data, final=final and at_end, most=most, max_line=max_line)
     kept = lines[:max_lines]
     placed: list[tuple[bytes, int]] = []
     for line, length in kept:
         offset += length
         placed.append((line, offset))
-    # A last line without an end is no reason for another read, unless the read itself was cut at `MAX_BYTES`.
+    # A last line without an end is no reason for another read, unless the read itself was cut.
     return Tail(tuple(placed), len(lines) > len(kept) or (not at_end and rest < len(data)), changed)
 
 
@@ -120,19 +125,21 @@ def holds(path: Path, offset: int, length: int, crc: int) -> bool:
     return not length or zlib.crc32(data.rstrip(b"\r\n")[-length:]) == crc
 
 
-def split_lines(data: bytes, *, final: bool) -> tuple[list[tuple[bytes, int]], int]:
+def split_lines(
+    data: bytes, *, final: bool, most: int = 1 << 62, max_line: int = MAX_LINE
+) -> tuple[list[tuple[bytes, int]], int]:
     """Return the lines of `data` as (line without its end, bytes it takes), and the bytes left after the last one."""
     lines: list[tuple[bytes, int]] = []
     start = 0
-    while start < len(data):
+    while start < len(data) and len(lines) < most:
         # Bounded: without an upper end each piece of an endless line would search all bytes after it.
-        end = data.find(b"\n", start, start + MAX_LINE + 1)
+        end = data.find(b"\n", start, start + max_line + 1)
         if end >= 0:
             text = data[start:end]
             lines.append((text[:-1] if text.endswith(b"\r") else text, end + 1 - start))
             start = end + 1
-        elif len(data) - start > MAX_LINE:
-            length = _whole_characters(data, start, start + MAX_LINE)
+        elif len(data) - start > max_line:
+            length = _whole_characters(data, start, start + max_line)
             lines.append((data[start : start + length], length))
             start += length
         elif final:
@@ -160,12 +167,12 @@ class LogEnd:
     cut: bool = False
 
 
-def end_of(path: Path, lines: int, *, within: Path | None = None) -> LogEnd:
+def end_of(path: Path, lines: int, *, within: Path | None = None, max_bytes: int = MAX_BYTES) -> LogEnd:
     """Return where the last `lines` (≥ 1) lines of `path` start, 0 when there is no file.
 
     The text after the last line break, which has no end yet, does not count as a line.
     """
-    most = min(MAX_BYTES, max(_BLOCK, lines * _A_LINE))
+    most = min(max_bytes, max(_BLOCK, lines * _A_LINE))
     try:
         with open_regular(path, within=within) as file:
             size = file.seek(0, 2)

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from edt_sdk.schemas.errors import PackageError
-from edt_server.files import read_tar
+from edt_server.files import members, read_tar
 
 _GZIP = b"\x1f\x8b"
 _TAR_NAMES = (".tar", ".tar.gz", ".tgz")
@@ -84,7 +84,7 @@ def _layout(archive: Path, max_files: int, max_bytes: int) -> tuple[set[str], se
     try:
         with read_tar(archive, max_files, max_bytes) as tar:
             size = 0
-            for count, member in enumerate(tar):
+            for count, member in enumerate(members(tar)):
                 size += member.size
                 if count >= max_files or size > max_bytes:
                     break  # `unpack` refuses it and names the limit
@@ -128,7 +128,7 @@ def _is_archive(part: Part, max_files: int, max_bytes: int, *, alone: bool) -> b
     try:
         # The SDK sends no file name, so the content decides as well (docs/decisions/021).
         with read_tar(part.path, max_files, max_bytes) as tar:
-            return tar.next() is not None
+            return next(members(tar), None) is not None
     except _UNREADABLE:
         # A script is never gzipped: a file that starts so and cannot be read is a damaged archive.
         return alone or (not part.name and _gzipped(part.path))

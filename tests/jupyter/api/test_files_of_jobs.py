@@ -33,9 +33,15 @@ for name in ("stdout", "stderr"):
     put(pathlib.Path(os.environ["LOG_DIR"]) / name)
 put(result / "model/train/model_epoch_1.pth")
 put(result / "checkpoint/training-0/epoch-1.ckpt")
+put(result / "model/train/model_epoch_final.pth")
 put(result / "validation.json")
-for name in ("training-0.metrics.jsonl", "training-0.commits.jsonl", "streams.index.jsonl"):
+names = "training-0.metrics.jsonl training-0.commits.jsonl streams.index.jsonl resume_from supervisor.log"
+for name in names.split():
     put(private / name)
+# Whatever else lies there, by any name.
+for path in [*private.rglob("*"), *result.rglob("*")]:
+    if path.is_file() and not path.is_symlink() and path.name not in ("train.py", "launch.json"):
+        put(path)
 """
 ASKED = ("logs", "metrics", "curve", "checkpoints", "validation", "workers", "result", "pictures/loss", "timeline", "")
 
@@ -109,7 +115,18 @@ async def test_what_a_job_puts_in_the_place_of_its_files_stops_nobody(submit, ca
     assert not [answer for answer in answers if SECRET.encode() in answer.body]
     wmla = await jp_fetch("platform/rest/deeplearning/v1/execs", job, "log")
     assert SECRET.encode() not in wmla.body
+    for verb, asked, body in (("POST", "resume", {}), ("POST", "validations", {}), ("PATCH", "", {"notes": "x"})):
+        answer = await call(verb, f"jobs/{job}/{asked}", body=body)
+        assert answer.status < 500, (asked, answer.json)
+    again = await call("POST", "submissions", body={"source": {"job": job}, "spec": {}})
+    assert again.status < 500, again.json
+    other = await submit(warm_start=job)
+    assert other.status == 422, other.json
     assert (await call("GET", "jobs")).status == 200
+    for each in (await call("GET", "jobs")).json["jobs"]:
+        await call("POST", f"jobs/{each['id']}/stop", body=b"")
+    assert (await call("DELETE", f"jobs/{job}")).status == 204
+    assert secret.read_text() == f"{SECRET}\n"
 
 
 def test_only_regular_files_are_opened_and_none_is_waited_for(tmp_path):

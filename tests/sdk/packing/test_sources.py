@@ -1,9 +1,10 @@
 import json
 import os
+import tracemalloc
 
 import pytest
 
-from edt_sdk.packing.sources import HELPERS, collect
+from edt_sdk.packing.sources import HELPERS, collect, imported
 from edt_sdk.packing.table import packing_table
 from edt_sdk.schemas.errors import PackageError
 
@@ -177,3 +178,20 @@ def test_an_empty_folder_and_a_foreign_file(tmp_path):
     write(tmp_path / "a.txt")
     with pytest.raises(PackageError, match="neither a folder"):
         collect(tmp_path / "a.txt")
+
+
+def test_a_script_that_the_parser_gives_up_on_has_no_known_imports():
+    for script in ("x = 1" + "+1" * 100_000, "x = " + "-" * 100_000 + "1"):
+        assert imported(f"import torch\n{script}") == set()
+
+
+def test_no_more_of_a_script_is_read_than_a_person_writes(tmp_path):
+    (tmp_path / "main.py").write_text("import big\n")
+    with (tmp_path / "big.py").open("wb") as file:
+        file.truncate(100 << 20)
+    tracemalloc.start()
+    names = [file.name for file in collect(tmp_path / "main.py").files]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {"main.py", "big.py"} <= set(names)
+    assert peak < 20 << 20

@@ -197,3 +197,17 @@ def test_any_damage_is_a_package_error_and_leaves_nothing(tmp_path_factory, data
     else:
         assert os.listdir(place / "job") == ["code"]
     assert sorted(os.listdir(place)) == ["job", "upload"]
+
+
+def test_counts_folders_that_no_member_names(place):
+    deep = [file(f"{top}/" + "/".join("d" * 20) + "/x") for top in range(4)]
+    assert "more than 50 members" in str(refused(place, archive(file("train.py"), *deep)))
+
+
+def test_remembers_no_more_than_fits(place):
+    """A tar of many members, long names or common headers takes little memory, whatever it would unpack to."""
+    with_path = [file("a", **{"pax_headers": {"path": f"{number}{'x' * 900_000}"}}) for number in range(3)]
+    assert "too long a name" in str(refused(place, archive(file("train.py"), *with_path), max_bytes=1 << 30))
+    common = tarfile.TarInfo.create_pax_global_header({str(number): "x" * 60_000 for number in range(3)})
+    data = common + archive(file("train.py"), compress=False)
+    assert "header" in str(refused(place, data, max_bytes=1 << 30))

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.outputs import tail
 from edt_server.outputs.logs import LogReader
 from edt_server.outputs.tail import LogEnd, end_of, line_at
 
@@ -37,11 +36,10 @@ def test_the_last_lines_of_a_small_file_are_exact(tmp_path_factory, lines, asked
         (b"", b""),
     ],
 )
-def test_no_more_than_the_end_is_read(tmp_path, content, shown, monkeypatch):
-    monkeypatch.setattr(tail, "MAX_BYTES", 20)
+def test_no_more_than_the_end_is_read(tmp_path, content, shown):
     path = tmp_path / "file"
     path.write_bytes(content)
-    assert content[end_of(path, 5).offset :] == shown
+    assert content[end_of(path, 5, max_bytes=20).offset :] == shown
 
 
 def test_there_may_be_no_file_yet(tmp_path):

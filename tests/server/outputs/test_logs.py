@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.outputs import logs
-from edt_server.outputs.logs import LoggedLine, LogReader, Placed, TimeIndex, as_text, elog_name, merge
-from edt_server.outputs.tail import MAX_LINE
+from edt_server.outputs.logs import LoggedLine, LogReader, Placed, TimeIndex, elog_name, merge
+from edt_server.outputs.tail import MAX_BYTES, MAX_LINE, read_tail, to_cursor
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_streams_are_merged_by_the_time_they_were_seen(paths, writer):
     ]
     assert batch.done
     assert [line.text for line in read_on(paths)] == texts(batch)
-    assert as_text(batch.lines).count("\n") == 7
+    assert len(batch.lines) == 7
 
 
 @pytest.mark.parametrize(
@@ -264,3 +265,37 @@ def test_times_of_a_file_never_go_back(tmp_path):
         file.write("30}\n")
     index.update()
     assert index.time_of("a", 21) == 10
+
+
+def test_a_cursor_beyond_every_file_is_refused(paths):
+    with pytest.raises(InvalidRequest, match="not a cursor"):
+        LogReader(paths, after=to_cursor({"o": 2**63}))
+    assert LogReader(paths, after=to_cursor({"o": 2**63 - 1})).read(final=True).lines == ()
+
+
+def test_many_files_share_the_bytes_of_one_read(paths):
+    for number in range(40):
+        folder = paths.log_root / f"driver-{number}"
+        folder.mkdir(parents=True)
+        (folder / "stdout").write_bytes(b"x" * (1 << 20))
+    reader, text = LogReader(paths), 0
+    while lines := reader.read(final=True).lines:
+        assert sum(len(line.text) for line in lines) <= 2 * MAX_BYTES
+        text += sum(len(line.text) for line in lines)
+    assert text == 40 << 20
+
+
+def test_one_kind_of_output_alone(paths):
+    (paths.streams_dir / "driver.stdout").write_text("out\n")
+    (paths.streams_dir / "worker-0.stderr").write_text("err\n")
+    for err, shown in ((None, ["out", "err"]), (False, ["out"]), (True, ["err"])):
+        assert sorted(line.text for line in LogReader(paths, err=err).read(final=True).lines) == sorted(shown)
+
+
+def test_a_file_of_line_breaks_is_not_split_beyond_what_is_wanted(tmp_path):
+    (tmp_path / "log").write_bytes(b"\n" * MAX_BYTES)
+    tracemalloc.start()
+    tail = read_tail(tmp_path / "log", 0, max_lines=1, final=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(tail.lines), tail.more, peak < 3 * MAX_BYTES) == (1, True, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edt_sdk.schemas.catalogue import check_hyperparameters
-from edt_sdk.schemas.errors import InvalidRequest, NotFound, Unprocessable
+from edt_sdk.schemas.errors import InvalidRequest, NotFound, TooLarge, Unprocessable
 from edt_server.wmla import data_pages
 from edt_server.wmla.console import change, new_dataset, new_model, new_template, new_training, written
 from edt_server.wmla.console_hyperparameters import from_console, to_console
@@ -140,3 +140,17 @@ def test_pages(tmp_path):
         ("b.JPG", "cat"),
     ]
     assert data_pages.pictures(tmp_path, 1, 1) == found[1:]
+
+
+def test_pages_of_files_that_are_no_tables(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_bytes(b"1," * (2 << 20))
+    with pytest.raises(TooLarge, match="fewer rows"):
+        data_pages.rows(tmp_path, 0, 5)
+    file.write_bytes(b'"' + b"x\n" * 200_000 + b'"')
+    with pytest.raises(Unprocessable, match="cannot be read as CSV"):
+        data_pages.rows(tmp_path, 0, 5)
+    # Rows that are passed over do not count.
+    file.write_bytes(b"a,b\n" + b"1,2\n" * 400_000)
+    assert data_pages.rows(tmp_path, 399_999, 5)["data"] == [[1.0, 2.0]]
+    assert data_pages.rows(tmp_path, data_pages.FARTHEST, 5)["data"] == []
