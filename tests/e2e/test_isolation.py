@@ -124,3 +124,30 @@ def test_a_training_in_a_sandbox_has_the_same_bits_and_leaves_nothing(shared: Lo
     assert digest == reference.read_text()
     until(lambda: not (jobs.private(job) / "tmp").exists(), "the end of its temporary files")
     assert not list(Path("/dev/shm").glob(f"edt-*-{job.id}"))
+
+
+START = """
+import json, os, pathlib, sys
+found = {"optimize": sys.flags.optimize, "hash": os.environ["PYTHONHASHSEED"]}
+pathlib.Path(os.environ["RESULT_DIR"], "started.json").write_text(json.dumps(found))
+"""
+OUTSIDE = """
+import pathlib
+pathlib.Path(__file__).with_name("outside.txt").write_text("eve was here")
+"""
+
+
+def test_variables_that_start_other_code_start_it_inside(shared: LocalServer, tmp_path: Path) -> None:
+    eve = Client(shared.url, "eve-secret")
+    (tmp_path / "train.py").write_text(START)
+    (tmp_path / "sitecustomize.py").write_text(OUTSIDE)
+    options = {"main": "train.py", "framework": Framework.PYTORCH, "progress": False}
+    first = eve.submit(tmp_path, **options).wait(120, progress=False)
+    planted = Path(first.view.result_dir) / "_submitted_code" / "sitecustomize.py"
+    planted.with_name("outside.txt").unlink(missing_ok=True)
+    # Her second job cannot see the folder of the first, but its zygote could.
+    second = eve.submit(tmp_path, env={"PYTHONPATH": str(planted.parent), "PYTHONOPTIMIZE": "1"}, **options)
+    assert second.wait(120, progress=False).view.state is JobState.FINISHED, str(second.logs())
+    found = json.loads((Path(second.view.result_dir) / "started.json").read_text())
+    assert found == {"optimize": 1, "hash": "0"}
+    assert planted.with_name("outside.txt").exists() is (kind_of(shared) == "same")

@@ -32,6 +32,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         bound: pid of its parent, with which it is to be killed, 0 for none. Then the zygote ends what it has started.
         namespaces: how many descriptors of namespaces it enters, in their order, before it runs. It has no privilege
             there.
+        afresh: whether it starts a new interpreter, because some of its variables are read only then.
     """
 
     module: str
@@ -40,6 +41,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     umask: int
     bound: int = 0
     namespaces: int = 0
+    afresh: bool = False
 
 
 Stamp = tuple[int, int]

@@ -35,7 +35,8 @@ class Program:
     """A program to run: `python -u -m <module>` in the job's interpreter.
 
     Its output goes to `<streams>.stdout` and `.stderr`. It and its descendants hold the descriptors in `inherit` too,
-    under other numbers. The kernel kills a `bound` program when this process ends.
+    under other numbers. The kernel kills a `bound` program when this process ends. One that is run `afresh` has a new
+    interpreter.
     """
 
     module: str
@@ -45,6 +46,7 @@ class Program:
     umask: int = 0o022
     inherit: tuple[int, ...] = ()
     bound: bool = False
+    afresh: bool = False
 
 
 @dataclass(slots=True)
@@ -129,6 +131,7 @@ class Children:
             umask=program.umask,
             # In a sandbox no process sees its parent. The sandbox itself ends with this process.
             bound=os.getpid() if program.bound and self._sandbox is None else 0,
+            afresh=program.afresh,
         )
         request = Request(fork, descriptors, forked, failed)
         self._wanted[key] = _Wanted(request)

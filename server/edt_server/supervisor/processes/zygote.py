@@ -119,6 +119,8 @@ class ZygoteProcess(Zygote):
                 stdout=said,
                 stderr=said,
                 env=dict(environment),
+                # Python imports from its working directory first, and a job's code may write into those of the job.
+                cwd="/",
                 close_fds=True,
                 start_new_session=True,
             )
