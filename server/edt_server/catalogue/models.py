@@ -27,6 +27,7 @@ from edt_server.catalogue.places import Places, below_data_fs
 from edt_server.catalogue.records import DATASET, MODEL, TEMPLATE, ModelRecord, model_record, model_shown
 from edt_server.catalogue.shelf import JobService, Shelf
 from edt_server.catalogue.training import job_of
+from edt_server.files import job_files
 from edt_server.ledger import Change
 from edt_server.store import CatalogueRow
 
@@ -176,7 +177,8 @@ class Models:
                 return
             kept.parent.mkdir(exist_ok=True)
             fresh = kept.with_suffix(".new")
-            shutil.copyfile(weights, fresh)
+            with job_files.open_source(weights, self._settings.data_dir) as source, fresh.open("wb") as target:
+                shutil.copyfileobj(source, target)
             # Atomic too, so that no training starts with half of a file.
             fresh.replace(kept)
 
