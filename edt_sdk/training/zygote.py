@@ -177,10 +177,10 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
 
 def _enter_namespaces(given: list[int]) -> None:
     """Enter the namespaces of a request, and take their descriptors out of `given`."""
-    count = _read_fork(given[0]).namespaces
-    if count:
-        enter(given[1 : 1 + count])
-        del given[1 : 1 + count]
+    asked = _read_fork(given[0])
+    if asked.namespaces:
+        enter(given[1 : 1 + asked.namespaces], asked.account)
+        del given[1 : 1 + asked.namespaces]
 
 
 def _pass(gate: int) -> None:

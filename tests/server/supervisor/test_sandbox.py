@@ -26,16 +26,19 @@ from tests.waiting import until_async
 pytestmark = pytest.mark.asyncio
 
 
+SANDBOXED = Isolation(kind="sandbox")
+
+
 class House:
     """A job's programs in its sandbox, each the source of a module."""
 
-    def __init__(self, orders):
-        self.orders = msgspec.structs.replace(orders, isolation=Isolation(kind="sandbox"))
+    def __init__(self, orders, isolation=SANDBOXED, memory_dir=""):
+        self.orders = msgspec.structs.replace(orders, isolation=isolation)
         self.paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
         for folder in (self.paths.submitted, self.paths.streams_dir, Path(orders.runtime_dir)):
             folder.mkdir(parents=True)
         self.paths.launch_file.write_text("a key")
-        self.sandbox = JobSandbox(self.orders, "")
+        self.sandbox = JobSandbox(self.orders, memory_dir)
         environment = zygote_environment(os.environ, 1) | {ONLY_VARIABLE: SCRIPT}
         self.forker = Forker(sys.executable, environment, self.paths.streams_dir, sandbox=self.sandbox)
         self.ended = {}

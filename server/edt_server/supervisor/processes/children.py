@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edt_sdk.schemas.wire.control import Account
 from edt_sdk.schemas.wire.pulse import STACK_SIGNAL
 from edt_sdk.schemas.wire.regular import append_regular
 from edt_sdk.schemas.wire.zygote import Fork, to_wire
@@ -120,7 +121,7 @@ class Children:
             on_failed(why)
 
         try:
-            descriptors = _descriptors(program)
+            descriptors = _descriptors(program, None if self._sandbox is None else self._sandbox.account)
         except OSError as wrong:
             on_failed(f"Its output cannot be written to {program.streams.parent}: {wrong.strerror}.")
             return
@@ -250,13 +251,15 @@ class Children:
         self._on_exit(key, code, tuple(child.signals))
 
 
-def _descriptors(program: Program) -> tuple[int, ...]:
+def _descriptors(program: Program, account: Account | None) -> tuple[int, ...]:
     """Open stdout and stderr and copy the descriptors that it inherits. The caller closes all of them."""
     program.streams.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened: list[int] = []
     try:
         for name in ("stdout", "stderr"):
             opened.append(append_regular(program.streams.with_name(f"{program.streams.name}.{name}")))
+            if account is not None:
+                os.chown(opened[-1], account.uid, account.gid)  # its code may open /dev/stdout
         opened.extend(os.dup(descriptor) for descriptor in program.inherit)
     except OSError:
         for descriptor in opened:

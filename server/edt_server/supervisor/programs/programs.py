@@ -18,6 +18,7 @@ from edt_server.supervisor.programs.environment import (
     JobEnvironment,
     agent_environment,
     driver_environment,
+    owner_of,
     start_time_variables,
     task_environment,
     worker_environment,
@@ -49,7 +50,7 @@ def program_of(
     else:
         module, environment = SCRIPT, task_environment(job, task)
         log_dir = Path(environment["LOG_DIR"])
-    make_folder(log_dir, within=paths.result_dir)
+    make_folder(log_dir, within=paths.result_dir, owner=owner_of(job.orders))
     return Program(
         module=module,
         directory=job.code_dir,
