@@ -16,11 +16,13 @@ INSTALL = (
 )
 
 
-def needs_bubblewrap() -> None:
-    """Skip the test, with the reason, where there can be no sandbox."""
+def needs_bubblewrap(*, users: bool = True) -> None:
+    """Skip the test, with the reason, where there can be no sandbox, or none for several accounts (not `users`)."""
+    if not users and os.geteuid() != 0:
+        pytest.skip("Only root can start processes of other accounts.")
     if shutil.which(bubblewrap.PROGRAM) is None and os.geteuid() == 0 and shutil.which("apt-get"):
         subprocess.run(INSTALL, shell=True, capture_output=True, check=False)
     try:
-        bubblewrap.check()
+        bubblewrap.check(users=users)
     except EdtError as why:
         pytest.skip(str(why))

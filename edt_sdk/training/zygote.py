@@ -86,7 +86,7 @@ def main() -> int:
         os._exit(0)
     connection.close()
     become(birth, path)
-    run(birth.fork.module)
+    run(birth.fork.module, afresh=birth.fork.afresh)
     return 0
 
 
@@ -177,10 +177,10 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
 
 def _enter_namespaces(given: list[int]) -> None:
     """Enter the namespaces of a request, and take their descriptors out of `given`."""
-    count = _read_fork(given[0]).namespaces
-    if count:
-        enter(given[1 : 1 + count])
-        del given[1 : 1 + count]
+    asked = _read_fork(given[0])
+    if asked.namespaces:
+        enter(given[1 : 1 + asked.namespaces], asked.account)
+        del given[1 : 1 + asked.namespaces]
 
 
 def _pass(gate: int) -> None:
@@ -239,8 +239,8 @@ def die_with(parent: int) -> None:
         os._exit(1)  # it had ended before
 
 
-def run(module: str) -> None:
-    """Run `module` as `python -m` does: as the new `__main__`, with which the process ends."""
+def run(module: str, *, afresh: bool = False) -> None:
+    """Run `module` as `python -m` does: as the new `__main__`, with which the process ends, or `afresh` by `exec`."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.loader is None or spec.origin is None:
         raise ModuleNotFoundError(f"No module named {module!r}.", name=module)
@@ -257,7 +257,7 @@ def run(module: str) -> None:
     sys.modules["__main__"] = main
     sys.argv[:] = [spec.origin]
     sys.orig_argv[-1:] = [module]
-    if any(wire.stamp(path) != stamp for path, stamp in _imported.items()):
+    if afresh or any(wire.stamp(path) != stamp for path, stamp in _imported.items()):
         # An upgrade has replaced files: the new program must not run among the modules of the old one.
         os.execv(sys.executable, sys.orig_argv)
     exec(code, main.__dict__)

@@ -23,7 +23,7 @@ from typing import Any
 from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 from jupyter_core.utils import ensure_async
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, Dict, Enum, Float, Int, List, Set, Unicode, default
+from traitlets import Bool, Callable, Dict, Enum, Float, Int, List, Set, Unicode, default
 
 from edt_jupyter import front_ends
 from edt_jupyter.api import API, handlers, kernels_of
@@ -169,7 +169,15 @@ class EdtApp(ExtensionApp):
         ["", *KINDS],
         "",
         help="How jobs are kept apart: 'same' runs them as this server's account, 'sandbox' shows each its own files "
-        "only (bubblewrap). Default: 'same' for one person. Several people have to choose; see docs/security.md.",
+        "only (bubblewrap), 'account' runs them there as the system accounts of their owners (the server is root). "
+        "Default: 'same' for one person. Several people have to choose; see docs/security.md.",
+    ).tag(config=True)
+    account_of = Callable(
+        None,
+        allow_none=True,
+        help="Which system account a user's jobs run as with isolation 'account': a function of the user's name that "
+        "returns the name of an account, or None for none. A uid instead of a name may also be below 1000. Default: "
+        "the account with the user's name.",
     ).tag(config=True)
     sandbox_paths = List(
         Unicode(),

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from edt_sdk.schemas.plan import Plan
-from edt_sdk.schemas.wire.control import Isolation
+from edt_sdk.schemas.wire.control import ACCOUNT, Isolation
 from edt_server.store import sqlite_url
 from edt_server.system.detached import inherited
+from edt_server.system.isolation import AccountOf, account_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Settings:
         retention_days: days after its end that a job is removed with its results, 0 for never.
         retention_bytes: most bytes of ended jobs. The oldest are removed until it holds. 0 for no limit.
         isolation: what the processes of jobs can reach.
+        account_of: which system account a user's jobs run as, see `system.isolation.account_of`.
         warnings: sentences on these settings that every admin should read.
     """
 
@@ -66,7 +70,14 @@ class Settings:
     retention_days: float = 0.0
     retention_bytes: int = 0
     isolation: Isolation = field(default_factory=Isolation)
+    account_of: AccountOf | None = None
     warnings: Sequence[str] = ()
+
+    def isolation_of(self, owner: str) -> Isolation:
+        """Return the isolation of a user's jobs. Unprocessable when there is no account for them. Blocks."""
+        if self.isolation.kind != ACCOUNT:
+            return self.isolation
+        return msgspec.structs.replace(self.isolation, account=account_of(owner, self.account_of))
 
     @property
     def store_url(self) -> str:

@@ -17,7 +17,7 @@ from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
 # Raised only for a change that old supervisors cannot read. A supervisor with another number is refused.
 PROTOCOL = 1
 # The kinds of `Isolation`.
-SAME, SANDBOX = "same", "sandbox"
+SAME, SANDBOX, ACCOUNT = "same", "sandbox", "account"
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -40,18 +40,32 @@ class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True):
     start_ticks: int
 
 
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """The system account that a job's processes run as, as the server has looked it up."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+    shell: str
+
+
 class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     """How a job's processes are kept apart from the server and from other people's jobs.
 
     Attributes:
-        kind: SAME for plain processes of the server's account, SANDBOX for namespaces of their own.
+        kind: SAME for plain processes of the server's account, SANDBOX for namespaces of their own, ACCOUNT for
+            namespaces and the account of the job's owner.
         readable: files and folders of the machine that a sandbox shows too, read-only.
         network: whether a sandbox has the machine's network.
+        account: for ACCOUNT, and only in a job's orders.
     """
 
     kind: str = SAME
     readable: tuple[str, ...] = ()
     network: bool = True
+    account: Account | None = None
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,18 +75,26 @@ def append_regular(path: Path) -> int:
 
     OSError as of `os.open`, and when something that is no regular file has the name.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        # Only now: with O_CREAT the kernel refuses a file of another account in a folder like /tmp, even to root
+        # (sysctl fs.protected_regular).
+        descriptor = os.open(path, flags | os.O_CREAT, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise FileExistsError(errno.EEXIST, "no regular file", str(path))
     return descriptor
 
 
-def make_folder(path: Path, *, within: Path) -> None:
-    """Make a folder with its parents, if it does not exist. NotADirectoryError for a link below `within`."""
+def make_folder(path: Path, *, within: Path, owner: tuple[int, int] | None = None) -> None:
+    """Make a folder with its parents, if it does not exist. NotADirectoryError for a link below `within`.
+
+    What is made below `within` belongs to `owner`, a user and a group.
+    """
     within.mkdir(parents=True, exist_ok=True)
-    os.close(_open_folder(path, within, make=True))
+    os.close(_open_folder(path, within, make=True, owner=owner))
 
 
 def regular_files(folder: Path, pattern: str, *, within: Path) -> Iterator[tuple[Path, os.stat_result]]:
@@ -105,7 +113,7 @@ def regular_files(folder: Path, pattern: str, *, within: Path) -> Iterator[tuple
             continue
 
 
-def _open_folder(folder: Path, within: Path, *, make: bool = False) -> int:
+def _open_folder(folder: Path, within: Path, *, make: bool = False, owner: tuple[int, int] | None = None) -> int:
     # One component after the other, each relative to the folder that is open: the check and the use cannot differ.
     # `openat2` would do it in one call, but Python does not offer it.
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -117,6 +125,8 @@ def _open_folder(folder: Path, within: Path, *, make: bool = False) -> int:
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=descriptor)
+                    if owner is not None:
+                        os.chown(part, *owner, dir_fd=descriptor, follow_symlinks=False)
             inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=descriptor)
         finally:
             os.close(descriptor)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from edt_sdk.schemas.wire.control import Account
+
 PROGRAM = b"f"
 HEIR = b"h"
 PASS = b"p"
@@ -32,6 +34,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         bound: pid of its parent, with which it is to be killed, 0 for none. Then the zygote ends what it has started.
         namespaces: how many descriptors of namespaces it enters, in their order, before it runs. It has no privilege
             there.
+        account: the account that it becomes in those namespaces, None to stay the zygote's.
+        afresh: whether it starts a new interpreter, because some of its variables are read only then.
     """
 
     module: str
@@ -40,6 +44,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     umask: int
     bound: int = 0
     namespaces: int = 0
+    account: Account | None = None
+    afresh: bool = False
 
 
 Stamp = tuple[int, int]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from edt_jupyter.wmla.console import ConsoleHandler
 from edt_sdk.schemas.errors import Conflict, Unprocessable
+from edt_server.catalogue import places
+from edt_server.catalogue.records import REFERENCE
 from edt_server.wmla import data_pages
 from edt_server.wmla.console import dataset_object, new_dataset
 
@@ -52,6 +54,8 @@ class _PageHandler(ConsoleHandler):
         found = (await self.service.catalogue.datasets.get(self.user, name)).dataset
         if found.trouble:
             raise Unprocessable(found.trouble, field="name")
+        if found.mode == REFERENCE:
+            places.content_below_data_fs(self.service.settings, found.path)
         folder = data_pages.part_of(found, self.get_query_argument("type", "Train"))
         return (
             folder,

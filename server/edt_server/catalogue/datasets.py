@@ -12,8 +12,9 @@ from edt_sdk.schemas.catalogue import Dataset, DatasetDetails, NewDataset
 from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.wire.control import ACCOUNT
 from edt_server.catalogue import intake
-from edt_server.catalogue.places import Places, below_data_fs, relative
+from edt_server.catalogue.places import Places, below_data_fs, content_below_data_fs, relative
 from edt_server.catalogue.records import COPY, DATASET, REFERENCE, DatasetRecord, dataset_record, dataset_shown
 from edt_server.catalogue.shelf import JobService, Shelf
 from edt_server.ledger import Change
@@ -28,6 +29,8 @@ class Datasets:
     def __init__(self, service: JobService) -> None:
         self._shelf = Shelf(service, DATASET)
         self._settings = service.settings
+        # What the server finds in its data folder is not shown to users, see `content_below_data_fs`.
+        self._blind = service.settings.isolation.kind == ACCOUNT
 
     async def list(self, user: str) -> list[Dataset]:
         """Return the user's data sets, by name."""
@@ -46,7 +49,8 @@ class Datasets:
 
         def read() -> DatasetDetails:
             place, trouble = self._place(row), self._trouble(row)
-            files = () if trouble else intake.first_files(place, _FILES_SHOWN)
+            unseen = trouble or (self._blind and dataset_record(row).mode == REFERENCE)
+            files = () if unseen else intake.first_files(place, _FILES_SHOWN)
             return DatasetDetails(dataset=dataset_shown(row, str(place), trouble, uses), jobs=jobs, files=files)
 
         return await asyncio.to_thread(read)
@@ -70,7 +74,8 @@ class Datasets:
             intake.unpack_data(upload, filename, places.data, settings.max_package_bytes)
             folder = places.data
         else:
-            found = below_data_fs(settings.data_fs, new.path or "")
+            look = content_below_data_fs if new.copy else below_data_fs
+            found = look(settings, new.path or "")
             if new.copy:
                 intake.copy_data(found, places.data)
                 folder = places.data
@@ -85,7 +90,7 @@ class Datasets:
         for part in ("train", "test", "val"):
             if not (folder / getattr(new, part)).exists():
                 raise InvalidRequest(f"There is no {getattr(new, part)} in the data set.", field=part)
-        files, size = intake.counted(folder) or (None, None)
+        files, size = (None, None) if mode == REFERENCE and self._blind else intake.counted(folder) or (None, None)
         return DatasetRecord(
             type=new.type,
             description=new.description,
@@ -151,7 +156,7 @@ class Datasets:
     def _trouble(self, row: CatalogueRow) -> str:
         record = dataset_record(row)
         try:
-            place = self._place(row) if record.mode == COPY else below_data_fs(self._settings.data_fs, record.path)
+            place = self._place(row) if record.mode == COPY else below_data_fs(self._settings, record.path)
         except EdtError as wrong:
             return f"The data set {row.name} cannot be used now: {wrong.message}"
         return "" if place.is_dir() else f"The folder {place} of the data set {row.name} is gone."

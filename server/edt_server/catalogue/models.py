@@ -23,10 +23,11 @@ from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_sdk.schemas.job import JobView
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.catalogue import intake
-from edt_server.catalogue.places import Places, below_data_fs
+from edt_server.catalogue.places import Places, content_below_data_fs
 from edt_server.catalogue.records import DATASET, MODEL, TEMPLATE, ModelRecord, model_record, model_shown
 from edt_server.catalogue.shelf import JobService, Shelf
 from edt_server.catalogue.training import job_of
+from edt_server.files import job_files
 from edt_server.ledger import Change
 from edt_server.store import CatalogueRow
 
@@ -109,7 +110,7 @@ class Models:
 
     def _fill(self, places: Places, new: NewModel, upload: Path | None, filename: str) -> ModelRecord:
         settings = self._settings
-        source = upload if upload is not None else below_data_fs(settings.data_fs, new.path or "")
+        source = upload if upload is not None else content_below_data_fs(settings, new.path or "")
         code = intake.pack_code(source, filename, new.main, places.code, settings)
         return ModelRecord(
             description=new.description or "",
@@ -124,7 +125,7 @@ class Models:
 
     def place(self, path: str) -> Path:
         """Return the place in the server's data folder that `path` names. Raises like `add`. Blocks."""
-        return below_data_fs(self._settings.data_fs, path)
+        return content_below_data_fs(self._settings, path)
 
     async def change(self, user: str, name: str, changes: ModelChange, kind: str = MODEL) -> Model:
         """Change settings of a model. Its trainings stay as they are."""
@@ -176,7 +177,8 @@ class Models:
                 return
             kept.parent.mkdir(exist_ok=True)
             fresh = kept.with_suffix(".new")
-            shutil.copyfile(weights, fresh)
+            with job_files.open_source(weights, self._settings.data_dir) as source, fresh.open("wb") as target:
+                shutil.copyfileobj(source, target)
             # Atomic too, so that no training starts with half of a file.
             fresh.replace(kept)
 

@@ -17,7 +17,9 @@ from pathlib import Path
 
 from edt_sdk.schemas.errors import InvalidRequest, NotFound, Unprocessable
 from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.wire.control import ACCOUNT
 from edt_server.ledger import Change
+from edt_server.settings import Settings
 
 _ROOT = "catalogue"
 _INCOMING = ".incoming-"
@@ -63,11 +65,23 @@ def clear_incoming(data_dir: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def below_data_fs(data_fs: str, path: str) -> Path:
+def content_below_data_fs(settings: Settings, path: str) -> Path:
+    """Return `below_data_fs` of a place that the server itself is to read. Unprocessable where it is root."""
+    if settings.isolation.kind == ACCOUNT:
+        raise Unprocessable(
+            "This server, which is root, reads nothing of its data folder for a user, who might not be allowed to.",
+            hint="Upload it, or let jobs read it there with the rights of their own account.",
+            field="path",
+        )
+    return below_data_fs(settings, path)
+
+
+def below_data_fs(settings: Settings, path: str) -> Path:
     """Return the place that a user means by `path`: relative to the server's data folder, or absolute and in it.
 
     Links in that folder are followed, because its administrator has placed them. Blocks.
     """
+    data_fs = settings.data_fs
     if not data_fs:
         raise Unprocessable(
             "This server has no data folder that something could lie in.",
@@ -92,7 +106,9 @@ def below_data_fs(data_fs: str, path: str) -> Path:
         wanted = os.path.join(root, os.path.relpath(wanted, real))
     if not os.path.exists(wanted):
         raise NotFound(
-            f"There is no {path} in the server's data folder {data_fs}.", hint=_beside(root, wanted), field="path"
+            f"There is no {path} in the server's data folder {data_fs}.",
+            hint="" if settings.isolation.kind == ACCOUNT else _beside(root, wanted),
+            field="path",
         )
     if not os.access(wanted, os.R_OK | (os.X_OK if os.path.isdir(wanted) else 0)):
         raise Unprocessable(

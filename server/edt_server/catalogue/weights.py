@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError, NotFound, Unprocessable
-from edt_server.catalogue.places import Places, below_data_fs
+from edt_server.catalogue.places import Places, content_below_data_fs
 from edt_server.catalogue.records import WEIGHTS
 from edt_server.catalogue.shelf import JobService, Shelf
 from edt_server.files import newest_weights, weights_of
@@ -60,7 +60,7 @@ class Weights:
         if name in trainings:
             return weights_of(self._service.paths(await self._service.mine(user, trainings[name])))
         try:
-            place = below_data_fs(self._service.settings.data_fs, name)
+            place = content_below_data_fs(self._service.settings, name)
         except EdtError:
             raise NotFound(
                 f"There are no weights {name!r}.",

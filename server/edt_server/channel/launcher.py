@@ -31,7 +31,9 @@ _children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
 
 
 def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, *, host: str, hosts_dir: str) -> Launch:
-    """Make the orders of the supervisor of an attempt from the row that was committed for it.
+    """Make the orders of the supervisor of an attempt from the row that was committed for it. Blocks.
+
+    Unprocessable when the owner has no account for it.
 
     `secret` is its half of the row's public key, `host` the named host it runs on ("" for this machine), `hosts_dir`
     where the addresses of hosts' agents are ("" without any).
@@ -58,7 +60,7 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
         host=host,
         hosts_dir=hosts_dir,
         standbys=settings.standby_workers,
-        isolation=settings.isolation,
+        isolation=settings.isolation_of(row.owner),
     )
 
 
@@ -98,8 +100,10 @@ def write_orders(orders: Launch) -> JobPaths:
             field="python",
         )
     paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
-    make_private_dir(paths.job_dir)
-    make_private_dir(Path(orders.runtime_dir))
+    for folder in (paths.job_dir, Path(orders.runtime_dir)):
+        # One that is there an account may use already, and workers of an earlier attempt may still do so.
+        if orders.isolation.account is None or not folder.exists():
+            make_private_dir(folder)
     write_private(paths.launch_file, encode(orders))
     return paths
 

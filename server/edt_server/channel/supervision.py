@@ -203,8 +203,12 @@ class Supervision:
             return
         self._control.admit(job, public)
         hosts_dir = "" if self._hosts is None else str(self._hosts.folder)
-        orders = orders_of(row, self._settings, self._control.control_file, secret, host=host, hosts_dir=hosts_dir)
+        control_file = self._control.control_file
         try:
+            # In a thread, because the owner's account may be looked up over the network.
+            orders = await asyncio.to_thread(
+                orders_of, row, self._settings, control_file, secret, host=host, hosts_dir=hosts_dir
+            )
             identity = await self._start(orders)
         except HostLost as lost:
             log.warning("%s job=%s", lost, job)

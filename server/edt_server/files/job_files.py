@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -10,11 +11,12 @@ import shutil
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.regular import regular_files
+from edt_sdk.schemas.wire.regular import open_regular, regular_files
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +56,31 @@ def warm_start(paths: JobPaths, spec: JobSpec) -> str:
     return str(paths.job_dir / WARM_START) if spec.warm_start or own else ""
 
 
-def keep(file: Path, kept: Path) -> None:
-    """Keep `file` as `kept` too, independent of its first name. Blocks."""
-    try:
-        # A hard link costs no space. Between two file systems, or where links are forbidden, a copy does.
-        os.link(file.resolve(), kept)
-    except OSError:
-        shutil.copyfile(file, kept)
+def keep(file: Path, kept: Path, data_dir: Path) -> None:
+    """Keep `file` as `kept` too, independent of its first name. Arguments as of `open_source`. Blocks."""
+    with open_source(file, data_dir) as source:
+        # An account whose file it is could change it later on.
+        if os.fstat(source.fileno()).st_uid == os.geteuid():
+            with contextlib.suppress(OSError):
+                # A hard link costs no space. Between two file systems, or where links are forbidden, a copy does. By
+                # the descriptor, because the name may mean another file by now. Python follows a link, as that of a
+                # descriptor is, only with a folder, which an absolute path does not use.
+                os.link(f"/proc/self/fd/{source.fileno()}", kept, src_dir_fd=source.fileno())
+                return
+        with kept.open("xb") as target:
+            shutil.copyfileobj(source, target)
+
+
+def open_source(file: Path, data_dir: Path) -> BinaryIO:
+    """Open a package or weights for reading. In the folders of a job, below `data_dir`, no link is followed.
+
+    FileNotFoundError for a link there, or what is no regular file.
+    """
+    for root, depth in (("results", 3), ("jobs", 1)):
+        if file.is_relative_to(data_dir / root):
+            folders = file.relative_to(data_dir / root).parts[:depth]
+            return open_regular(file, within=Path(data_dir, root, *folders))
+    return open_regular(file.resolve())
 
 
 def remove(paths: JobPaths) -> None:

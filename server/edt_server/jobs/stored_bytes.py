@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -33,24 +34,17 @@ def size_of(folders: Collection[Path]) -> int:
     """Return the bytes on disk of all files below. A file with several names counts once."""
     seen: dict[tuple[int, int], int] = {}
     for folder in folders:
-        for entry in _files(folder):
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
+        for status in _files(folder):
             # By inode: packages and weights are hard links where the file system can, and blocks count what is really
             # freed.
             seen[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(seen.values())
 
 
-def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _files(Path(entry.path))
-                else:
-                    yield entry
-    except (FileNotFoundError, NotADirectoryError):
-        return
+def _files(folder: Path) -> Iterator[os.stat_result]:
+    if folder.is_dir():
+        # By descriptors: a job's code may put a link in the place of a folder at any time.
+        for _, _, names, descriptor in os.fwalk(folder):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    yield os.stat(name, dir_fd=descriptor, follow_symlinks=False)

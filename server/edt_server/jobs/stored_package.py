@@ -22,10 +22,9 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, parse_spec
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.regular import is_regular
+from edt_sdk.schemas.wire.regular import is_regular, open_regular, regular_files
 from edt_server.files import PACKAGE, WARM_START
 from edt_server.store import JobRow
-from edt_server.system.private_files import make_private_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +121,16 @@ def _pack(paths: JobPaths, package: Path) -> None:
     # A link leads to a folder that is not the job's.
     if paths.submitted.is_symlink() or not paths.submitted.is_dir():
         raise gone(paths.job_id)
-    make_private_dir(paths.job_dir)
+    paths.job_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A temporary file for each caller: a form may look at the job while it is cloned.
     with tempfile.NamedTemporaryFile(dir=paths.job_dir, prefix=f".{PACKAGE}-", delete=False) as beside:
         try:
             with tarfile.open(fileobj=beside, mode="w:gz", compresslevel=6) as archive:
-                for place in sorted(paths.submitted.rglob("*")):
-                    if "__pycache__" not in place.parts and (place.is_symlink() or place.is_file()):
-                        archive.add(place, place.relative_to(paths.submitted).as_posix(), recursive=False)
+                for place, _ in sorted(regular_files(paths.submitted, "**/*", within=paths.result_dir)):
+                    if "__pycache__" not in place.parts:
+                        with open_regular(place, within=paths.result_dir) as file:
+                            name = place.relative_to(paths.submitted).as_posix()
+                            archive.addfile(archive.gettarinfo(arcname=name, fileobj=file), file)
             beside.flush()
             os.replace(beside.name, package)
         except BaseException:

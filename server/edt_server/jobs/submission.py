@@ -123,9 +123,9 @@ def place(
         files = (SourceFile(name, paths.submitted / name, 0) for name in unpacked.files)
         check_syntax(spec, files, interpreter.version)
         make_private_dir(paths.job_dir)
-        keep(package, paths.job_dir / PACKAGE)
+        keep(package, paths.job_dir / PACKAGE, settings.data_dir)
         if weights is not None:
-            keep(weights, paths.job_dir / WARM_START)
+            keep(weights, paths.job_dir / WARM_START, settings.data_dir)
         _write_settings(settings, spec, paths)
     except BaseException:
         remove(paths)
@@ -147,7 +147,7 @@ def _write_settings(settings: Settings, spec: JobSpec, paths: JobPaths) -> None:
     kept = paths.job_dir / WARM_START
     if spec.registered is not None and spec.registered.console and kept.exists():
         (paths.result_dir / WEIGHTS_DIR).mkdir()
-        keep(kept, (paths.result_dir / WEIGHTS_DIR) / "model_epoch_final.pth")
+        keep(kept, (paths.result_dir / WEIGHTS_DIR) / "model_epoch_final.pth", settings.data_dir)
 
 
 def main_file(spec: JobSpec) -> str:

@@ -25,6 +25,7 @@ from edt_sdk.schemas.forecast import Forecast, WhatIf
 from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.wire.control import ACCOUNT
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
 from edt_server.catalogue.places import check_folder
@@ -83,7 +84,12 @@ class Service:
     def __post_init__(self) -> None:
         self._ledger = self._writer.ledger
         self._deleting: set[str] = set()
-        self._interpreters = Interpreters(self.settings.interpreter, self.settings.job_environ, self._listed)
+        self._interpreters = Interpreters(
+            self.settings.interpreter,
+            self.settings.job_environ,
+            self._listed,
+            ours=self.settings.isolation.kind == ACCOUNT,
+        )
         self._rows = LatestRows(self._writer)
         self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
         self.catalogue = Catalogue(self)
@@ -338,6 +344,7 @@ class Service:
         await self._writer.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
         await self._writer.read(check_waiting, self._ledger.core, user, group)
         await self.quotas.check_bytes(user, group)
+        await asyncio.to_thread(self.settings.isolation_of, user)
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
         spec = await self.catalogue.datasets.registered(user, spec, training)

@@ -1,8 +1,8 @@
 """Serve the supervisor's end of the link: a Unix socket that only the job's own processes may use.
 
-The kernel identifies the peer (SO_PEERCRED): it must have this account's uid and belong to the session of a process
-that was started here, and the worker number in a message must agree. There is one connection per process. Malformed
-input closes the connection. The link sends nothing on its own and decides nothing.
+The kernel identifies the peer (SO_PEERCRED): it must have the uid of the job's processes and belong to the session of a
+process that was started here, and the worker number in a message must agree. There is one connection per process.
+Malformed input closes the connection. The link sends nothing on its own and decides nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class LinkServer:
     """The connections of the driver and the workers, by their key.
 
     `leader` returns the key of the process that leads a session, None when it belongs to no process of the job.
-    `on_message` gets each message, the hello included, and `on_lost` the reason when a connection has closed.
+    `on_message` gets each message, the hello included, and `on_lost` the reason when a connection has closed. The
+    job's processes have this process's uid, or that of `owner`, a user and a group.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class LinkServer:
         leader: Callable[[int], int | None],
         on_message: Callable[[int, link.Upward], None],
         on_lost: Callable[[int, str], None],
+        owner: tuple[int, int] | None = None,
     ) -> None:
         self._path = path
+        self._owner = owner
         self._leader = leader
         self._on_message = on_message
         self._on_lost = on_lost
@@ -64,6 +67,10 @@ class LinkServer:
         self._path.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(self._serve, self._path, limit=MAX_LINE)
         self._path.chmod(0o600)
+        if self._owner is not None:
+            # Not the account's own: it could put another socket in its place.
+            os.chown(self._path, -1, self._owner[1])
+            self._path.chmod(0o660)
 
     async def stop(self) -> None:
         """Close everything and remove the socket."""
@@ -143,7 +150,7 @@ class LinkServer:
     def _peer(self, connection: socket.socket) -> tuple[int, int | None]:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         pid, uid, _ = _UCRED.unpack(credentials)
-        if uid != os.geteuid():
+        if uid != (os.geteuid() if self._owner is None else self._owner[0]):
             return pid, None
         try:
             # The session and not the pid: the job's interpreter may be a script that starts the real one. The leader is

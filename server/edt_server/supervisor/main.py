@@ -20,7 +20,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.torchrun import TorchrunOptions
-from edt_sdk.schemas.wire.control import SANDBOX, Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
+from edt_sdk.schemas.wire.control import SAME, Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
@@ -34,7 +34,13 @@ from edt_server.supervisor.processes.predecessors import Predecessors, end_lefto
 from edt_server.supervisor.processes.sandbox import JobSandbox
 from edt_server.supervisor.processes.standby_processes import StandbyProcesses
 from edt_server.supervisor.processes.zygote import ZygoteProcess
-from edt_server.supervisor.programs.environment import MASTER, JobEnvironment, make_folders
+from edt_server.supervisor.programs.environment import (
+    MASTER,
+    JobEnvironment,
+    base_environment,
+    make_folders,
+    owner_of,
+)
 from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
 from edt_server.supervisor.remote_workers import RemoteWorkers
 from edt_server.supervisor.reporter import Reporter
@@ -79,10 +85,10 @@ class Supervisor:
         link = Path(orders.runtime_dir) / "link.sock"
         self._runtime_dir = Path(orders.runtime_dir)
         mark = host_mark(orders.host, self._runtime_dir.parent)
-        memory_dir = memory_folder(orders.job_id, host=mark)
-        environ = dict(os.environ)
-        if orders.isolation.kind == SANDBOX:
-            environ.pop("TMPDIR", None)  # a sandbox has a /tmp of its own, and no other such folder
+        self._memory_dir = memory_folder(orders.job_id, host=mark)
+        self._sandbox = None if orders.isolation.kind == SAME else JobSandbox(orders, self._memory_dir)
+        memory_dir = self._memory_dir if self._sandbox is None else self._sandbox.memory_dir
+        environ = base_environment(os.environ, orders.isolation)
         self._job = JobEnvironment(orders, orders.host or identity.host, link, environ, memory_dir)
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,7 +104,6 @@ class Supervisor:
         # A plain job restarts from the beginning: what its old processes still do counts for nothing.
         patience = 0.0 if isinstance(self._machine, Plain) else max(orders.hang_timeout, PREDECESSOR_PATIENCE)
         self._predecessors = Predecessors(self._runtime_dir / "alive.lock", patience)
-        self._sandbox = JobSandbox(orders, memory_dir) if orders.isolation.kind == SANDBOX else None
         forker = Forker(
             orders.interpreter,
             zygote_environment_of(orders),
@@ -115,6 +120,7 @@ class Supervisor:
             leader=self._children.leader,
             on_message=lambda key, message: self._feed(events.Received(key, message)),
             on_lost=lambda key, why: self._feed(events.LinkLost(key, why)),
+            owner=owner_of(orders),
         )
         self._clock = SteadyClock()
         self._reporter = Reporter(
@@ -171,6 +177,8 @@ class Supervisor:
             make_folders(self._job)
             if await self._predecessors.gone():
                 # Before the link, and with it the first process, exists.
+                if self._sandbox is not None:
+                    await asyncio.to_thread(self._sandbox.hand_over)
                 if self._orders.hosts_dir:
                     self._predecessors.share()
                 if isinstance(self._machine, Plain):
@@ -203,7 +211,7 @@ class Supervisor:
             await asyncio.sleep(SAMPLE_INTERVAL)
         # The job was deleted: no server will ever ask for it, and its results have no place.
         log.error("the job's folder is gone")
-        remove_memory_folder(self._job.memory_dir)
+        remove_memory_folder(self._memory_dir)
         self._refuse("The job's folder is gone.")
         await asyncio.Event().wait()
 
@@ -303,6 +311,7 @@ class Supervisor:
                     self._feed(events.NotStarted(worker, "there is little memory left"))
             case events.AssignStandby(worker=worker, slot=slot):
                 log.info("standby has a slot, process=%d slot=%s", worker, slot.id)
+                self._give_request()
                 self._standbys.assign(worker)
             case events.StartTask(worker=worker, task=task):
                 self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
@@ -328,10 +337,15 @@ class Supervisor:
                 log.warning("%s", text)
             case events.Finish(over=over):
                 if over:
-                    remove_memory_folder(self._job.memory_dir)
+                    remove_memory_folder(self._memory_dir)
                 self._remote.farewell(over=over)
                 if not self._over.done():
                     self._over.set_result(None)
+
+    def _give_request(self) -> None:
+        # The server may have written it since the last process started, and the one that reads it removes it.
+        if self._sandbox is not None:
+            self._sandbox.give(self._paths.resume_from)
 
     def _later(self, seconds: float, event: events.MachineEvent) -> None:
         asyncio.get_running_loop().call_later(seconds, self._feed, event)
@@ -350,6 +364,7 @@ class Supervisor:
 
         try:
             kept = [self._predecessors.descriptor]
+            self._give_request()
             if self._sandbox is not None and not isinstance(self._machine, Plain):
                 # Workers end by themselves when this process does. A script has to end with it.
                 kept.append(self._sandbox.lifeline)

@@ -1,7 +1,8 @@
 """Start a sandbox with bubblewrap, and say why this machine cannot have one.
 
-A sandbox is a first process with namespaces of its own: user, mount, pid, IPC, and network if it shall reach none. What
-it shows is a list of mounts, everything else is not there. The first process only waits, until its stdin ends, and
+A sandbox is a first process with namespaces of its own: user, mount, pid, IPC, and network if it shall reach none. For
+processes of other accounts it has no user namespace, which would know only one account, and is started by root. What it
+shows is a list of mounts, everything else is not there. The first process only waits, until its stdin ends, and
 everything in the sandbox is killed with it. Other processes enter its namespaces (`edt_sdk.training.namespaces`).
 """
 
@@ -27,6 +28,12 @@ log = logging.getLogger(__name__)
 
 PROGRAM = "bwrap"
 _PATIENCE = 5.0
+_USERS = (
+    "Where user namespaces are off, the administrator of the machine can allow them (sysctl "
+    "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0; in a container its seccomp "
+    "profile)."
+)
+_NO_USERS = "In a container root may need the capability SYS_ADMIN (--cap-add SYS_ADMIN) and another seccomp profile."
 _INSTALL = "Install bubblewrap 0.8 or newer (apt-get install bubblewrap, dnf install bubblewrap)"
 # What a program needs of the machine: libraries, name services, certificates, time zone. No other file of /etc: the
 # service may be root, and then every file is its own.
@@ -64,6 +71,7 @@ class Mounts:
         hidden: files in writable folders that nobody can open there.
         fixed: files and folders in writable or empty folders that are shown read-only.
         home: the home folder, empty and not kept.
+        kept: folders of the machine, read and write.
         temporary: the folder that is shown as /tmp and /var/tmp.
     """
 
@@ -73,24 +81,28 @@ class Mounts:
     hidden: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
     home: str = ""
+    kept: tuple[str, ...] = ()
     temporary: str = ""
 
     def arguments(self) -> list[str]:
         """Return the options of bubblewrap for the machine's own parts and for these mounts."""
         words = [word for name in _SYSTEM for word in _system(f"/{name}")]
+        words += [word for name in ("/etc", "/sys/fs", "/var") for word in ("--dir", name)]
         words += [word for name in _ETC for word in ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")]
         words += [word for name in _SYS for word in ("--ro-bind-try", f"/sys/{name}", f"/sys/{name}")]
         words += ["--ro-bind-try", "/opt", "/opt", "--proc", "/proc", "--dev", "/dev"]
+        words += ["--perms", "1777", "--tmpfs", "/dev/shm"]
         words += [word for name in _DEVICES for path in glob(name) for word in ("--dev-bind", path, path)]
         if self.home:
             words += ["--tmpfs", self.home]
+        words += _above(self.kept) + [word for path in self.kept for word in ("--bind", path, path)]
         for place in ("/tmp", "/var/tmp"):
             words += ["--bind", self.temporary, place] if self.temporary else ["--tmpfs", place]
-        words += [word for path in self.readable for word in ("--ro-bind-try", path, path)]
+        words += _above(self.readable) + [word for path in self.readable for word in ("--ro-bind-try", path, path)]
         # One of them may lie in another.
         words += [word for path in sorted(self.empty, key=len) for word in ("--tmpfs", path)]
-        words += [word for path in self.writable for word in ("--bind", path, path)]
-        words += [word for path in self.fixed for word in ("--ro-bind", path, path)]
+        words += _above(self.writable) + [word for path in self.writable for word in ("--bind", path, path)]
+        words += _above(self.fixed) + [word for path in self.fixed for word in ("--ro-bind", path, path)]
         words += [word for path in self.hidden for word in ("--ro-bind", os.devnull, path)]
         return words + [word for path in self.empty for word in ("--remount-ro", path)]
 
@@ -98,15 +110,17 @@ class Mounts:
 class Sandbox:
     """A running sandbox. Everything in it ends when all copies of `lifeline`, a pipe's writing end, are closed.
 
+    Without `users` it has no user namespace, so that processes of any account can be in it. That takes root.
+
     Raises:
         EdtError: bubblewrap is not there, or cannot make it.
     """
 
-    def __init__(self, mounts: Mounts, lifeline: tuple[int, int], *, network: bool = True) -> None:
+    def __init__(self, mounts: Mounts, lifeline: tuple[int, int], *, network: bool = True, users: bool = True) -> None:
         stdin, self._lifeline = lifeline
         command = [
-            _program(), "--unshare-user", "--unshare-pid", "--unshare-ipc", "--disable-userns", "--cap-drop", "ALL",
-            "--as-pid-1", *([] if network else ["--unshare-net"]), *mounts.arguments(),
+            _program(), *(["--unshare-user", "--disable-userns"] if users else []), "--unshare-pid", "--unshare-ipc",
+            "--cap-drop", "ALL", "--as-pid-1", *([] if network else ["--unshare-net"]), *mounts.arguments(),
         ]  # fmt: skip
         said = os.memfd_create("bwrap-output", os.MFD_CLOEXEC)
         info, told = os.pipe()
@@ -134,9 +148,7 @@ class Sandbox:
                 self._process.wait()
                 raise EdtError(
                     f"A sandbox cannot be started: {os.pread(said, 1 << 12, 0).decode(errors='replace').strip()}.",
-                    hint="Where user namespaces are off, the administrator of the machine can allow them (sysctl "
-                    "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0; in a "
-                    f"container its seccomp profile). {_INSTALL}.",
+                    hint=f"{_USERS if users else _NO_USERS} {_INSTALL}.",
                 )
         finally:
             os.close(said)
@@ -146,11 +158,11 @@ class Sandbox:
         self.first = msgspec.json.decode(description, type=_Info).first
         """The pid of the first process, which adopts the orphans of all others."""
         self._ended = os.pidfd_open(self.first)
-        names = ["mnt", "ipc", "pid", *([] if network else ["net"])]
-        opened = [os.open(f"/proc/{self.first}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in (*names, "user")]
+        names = ["mnt", "ipc", "pid", *([] if network else ["net"]), *(["user"] if users else [])]
+        opened = [os.open(f"/proc/{self.first}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names]
         # The user namespace that owns the others comes first. The innermost comes last: it owns none, and with it a
         # process can enter no more.
-        self.namespaces: Sequence[int] = (fcntl.ioctl(opened[0], _NS_GET_USERNS), *opened)
+        self.namespaces: Sequence[int] = (*([fcntl.ioctl(opened[0], _NS_GET_USERNS)] if users else []), *opened)
         """Descriptors of its namespaces, in the order in which they have to be entered."""
 
     @property
@@ -187,11 +199,11 @@ class Sandbox:
         self.namespaces = ()
 
 
-def check() -> None:
+def check(*, users: bool = True) -> None:
     """Start a sandbox and end it. EdtError when this machine cannot have one, with what would help."""
     lifeline = os.pipe2(os.O_CLOEXEC)
     try:
-        Sandbox(Mounts(), lifeline).close()
+        Sandbox(Mounts(), lifeline, users=users).close()
     finally:
         for descriptor in lifeline:
             os.close(descriptor)
@@ -202,6 +214,11 @@ def _program() -> str:
     if found is None:
         raise EdtError("A sandbox cannot be started: there is no bwrap on this machine.", hint=f"{_INSTALL}.")
     return found
+
+
+def _above(paths: Iterable[str]) -> list[str]:
+    """Return the options for the folders above these. bubblewrap itself makes them for root alone."""
+    return [word for path in paths if os.path.exists(path) for word in ("--dir", os.path.dirname(path))]
 
 
 def _system(path: str) -> Iterable[str]:

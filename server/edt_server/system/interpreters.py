@@ -44,13 +44,16 @@ class Interpreters:
     """The interpreters asked so far, which see `environ`. `default` is for jobs without one that exists here.
 
     Users choose among `default` and what `listed` returns: interpreters, and folders of environments. Without `listed`
-    they may name any program.
+    they may name any program. With `ours` only an interpreter of this server's account, or of root, is run.
     """
 
-    def __init__(self, default: str, environ: Mapping[str, str], listed: Listed | None = None) -> None:
+    def __init__(
+        self, default: str, environ: Mapping[str, str], listed: Listed | None = None, *, ours: bool = False
+    ) -> None:
         self._default = default
         self._environ = environ
         self._listed = listed
+        self._ours = ours
         self._known: dict[tuple[str, float], Interpreter] = {}
 
     async def choose(self, spec: JobSpec) -> Interpreter:
@@ -102,6 +105,12 @@ class Interpreters:
         return [each for each in answers if isinstance(each, Interpreter)]
 
     async def _ask(self, path: str) -> Interpreter:
+        if self._ours and (owner := await asyncio.to_thread(_stranger, path)) is not None:
+            raise Unprocessable(
+                f"{path} belongs to the account {owner}, and this server, which is root, runs no program of others.",
+                hint="Choose another interpreter, or ask the administrator for one that root has installed.",
+                field="python",
+            )
         if path == sys.executable:
             return Interpreter(path, f"{sys.version_info.major}.{sys.version_info.minor}", True)
         try:
@@ -140,6 +149,13 @@ async def _question(path: str, environ: Mapping[str, str]) -> Interpreter:
 def _usable(path: str | None) -> str | None:
     """Return `path` when it is a program on this host: the submitter's kernel may run elsewhere."""
     return path if path and os.path.isabs(path) and Path(path).is_file() and os.access(path, os.X_OK) else None
+
+
+def _stranger(path: str) -> int | None:
+    """Return the uid that a program, or the folder of one of its names, belongs to, if it is not this one's or root."""
+    places = [each for name in (path, os.path.realpath(path)) for each in (name, os.path.dirname(name))]
+    there = (os.stat(each).st_uid for each in places if os.path.exists(each))
+    return next((uid for uid in there if uid not in (0, os.geteuid())), None)
 
 
 def _belongs(path: str, listed: str) -> bool:

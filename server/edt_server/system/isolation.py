@@ -1,14 +1,22 @@
-"""Choose how the jobs of a server are kept apart, and refuse what this machine cannot do."""
+"""Choose how the jobs of a server are kept apart, and refuse what this machine cannot do.
+
+With ACCOUNT the system account of a job's owner is looked up here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import pwd
+from collections.abc import Callable, Iterable
 
-from edt_sdk.schemas.errors import EdtError, ServerUnreachable
-from edt_sdk.schemas.wire.control import SAME, SANDBOX, Isolation
+from edt_sdk.schemas.errors import EdtError, ServerUnreachable, Unprocessable
+from edt_sdk.schemas.wire.control import ACCOUNT, SAME, SANDBOX, Account, Isolation
 from edt_server.system import bubblewrap
 
-KINDS = (SAME, SANDBOX)
+KINDS = (SAME, SANDBOX, ACCOUNT)
+# Accounts of people begin here (login.defs(5): UID_MIN).
+FIRST_UID = 1000
+AccountOf = Callable[[str], str | int | None]
 OPEN = (
     "Jobs of several people run as this server's account: each can read the files of the others and of the server, and "
     "end their processes. c.EdtApp.isolation = 'sandbox' keeps them apart."
@@ -33,18 +41,59 @@ def isolation(
     if not kind and several:
         raise ServerUnreachable(
             "Several people share this server, and nothing says how their jobs are kept apart.",
-            hint="Set c.EdtApp.isolation to 'sandbox', or to 'same' where all of them trust each other with their "
-            "files, results and keys. docs/security.md compares them.",
+            hint="Set c.EdtApp.isolation to 'sandbox', to 'account' where each has a system account, or to 'same' "
+            "where all of them trust each other with their files, results and keys. docs/security.md compares them.",
         )
-    if kind != SANDBOX:
+    if kind not in (SANDBOX, ACCOUNT):
         return Isolation()
+    if kind == ACCOUNT and os.geteuid() != 0:
+        raise ServerUnreachable(
+            "Only root can run jobs as the accounts of their owners, and this server is not root.",
+            hint="Start it as root, for example as a service of the system, or set c.EdtApp.isolation to 'sandbox'.",
+        )
     if hosts:
         raise ServerUnreachable(
             "Jobs on named hosts cannot run in a sandbox.",
             hint="Leave c.EdtApp.local_hosts empty, or set c.EdtApp.isolation to 'same'.",
         )
     try:
-        bubblewrap.check()
+        bubblewrap.check(users=kind == SANDBOX)
     except EdtError as why:
         raise ServerUnreachable(why.message, hint=why.hint) from why
-    return Isolation(kind=SANDBOX, readable=tuple(readable), network=network)
+    return Isolation(kind=kind, readable=tuple(readable), network=network)
+
+
+def account_of(owner: str, named: AccountOf | None) -> Account:
+    """Return the system account that the jobs of `owner` run as. Blocks.
+
+    `named` is the server's `account_of`: it returns the name of an account, None for none, or a uid, which may also be
+    the uid of an account of the system. Default: the account has the owner's name.
+
+    Raises:
+        Unprocessable: there is no such account, or no job may run as that one.
+    """
+    said = owner if named is None else named(owner)
+    if isinstance(said, bool):
+        said = None  # True would be the uid 1
+    try:
+        found = pwd.getpwuid(said) if isinstance(said, int) else pwd.getpwnam(said or "")
+    except KeyError:
+        raise Unprocessable(
+            f"{owner} has no account on this server's machine, and jobs run as the accounts of their owners.",
+            hint="The administrator makes the account, or names another one in c.EdtApp.account_of.",
+        ) from None
+    if found.pw_uid in (0, os.geteuid()) or (found.pw_uid < FIRST_UID and not isinstance(said, int)):
+        raise Unprocessable(
+            f"No job runs as the account {found.pw_name} ({found.pw_uid}), which is the system's and no person's.",
+            hint="The administrator can give this user another account in c.EdtApp.account_of, where a uid means an "
+            "account of the system too. root is never used.",
+        )
+    groups = tuple(os.getgrouplist(found.pw_name, found.pw_gid))
+    return Account(
+        name=found.pw_name,
+        uid=found.pw_uid,
+        gid=found.pw_gid,
+        groups=groups,
+        home=found.pw_dir,
+        shell=found.pw_shell,
+    )

@@ -20,6 +20,8 @@ def of_job(orders: Launch, paths: JobPaths, fabric_home: Path) -> dict[str, str]
     spec = orders.spec
     code_dir = str(paths.code_dir(spec.code_dir))
     framework = Framework(spec.framework)
+    account = orders.isolation.account
+    uid, gid = (os.getuid(), os.getgid()) if account is None else (account.uid, account.gid)
     return {
         "DLI_RESULT_FS": str(paths.results_root),
         "DLI_EXECID": orders.job_id,
@@ -33,9 +35,9 @@ def of_job(orders: Launch, paths: JobPaths, fabric_home: Path) -> dict[str, str]
         # Scripts rebuild RESULT_DIR from it.
         "USER": orders.owner,
         "DLI_SUBMIT_USERNAME": orders.owner,
-        "USER_UID": str(os.getuid()),
-        "DLI_RUN_AS_USERID": str(os.getuid()),
-        "DLI_RUN_AS_GROUPID": str(os.getgid()),
+        "USER_UID": str(uid),
+        "DLI_RUN_AS_USERID": str(uid),
+        "DLI_RUN_AS_GROUPID": str(gid),
         "DLI_IS_ELASTIC": "true" if framework.elastic else "false",
         "FRAME_WORK": framework.value,
         # WMLA's recordings have the word null where there are no weights.

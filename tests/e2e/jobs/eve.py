@@ -53,6 +53,10 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2].decode() in targets["commands"]
 
 
+who = {"uid": os.getuid(), "gid": os.getgid(), "groups": os.getgroups(), "home": os.environ["HOME"]}
+who |= {name: os.environ.get(name) for name in ("USER", "LOGNAME", "USER_UID")}
+(result / "who.json").write_text(json.dumps(who))
+
 for name, path in targets["files"].items():
     attempt(f"read {name}", Path(path).read_bytes)
 for name, path in targets["folders"].items():
@@ -77,4 +81,5 @@ if child == 0:
 os.kill(child, signal.SIGTERM)
 got["end her own child"] = os.waitpid(child, 0)[1] == signal.SIGTERM
 Path("/tmp/eve.txt").write_text("temporary")
+Path("/dev/shm/eve.txt").write_text("shared")
 (result / "got.json").write_text(json.dumps(got))

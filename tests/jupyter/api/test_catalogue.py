@@ -10,6 +10,7 @@ import pytest
 
 from tests.jupyter.conftest import multipart
 from tests.packages import packed
+from tests.sandboxes import needs_bubblewrap
 from tests.waiting import until_async
 
 SCRIPT = b"import os, sys\nprint(sys.argv[1:], os.environ.get('DATA_DIR'), flush=True)\n"
@@ -214,3 +215,17 @@ async def test_a_part_that_is_missing(call):
     assert (answer.status, answer.json["field"]) == (400, "package")
     answer = await call("POST", "models", body=b"x", headers={"Content-Type": "text/plain"})
     assert answer.status == 400
+
+
+class TestOfAnAccount:
+    @pytest.fixture
+    def edt_config(self):
+        needs_bubblewrap(users=False)
+        return {"isolation": "account", "account_of": lambda _: 1}
+
+    async def test_a_job_reads_the_data_set_that_its_user_has_uploaded(self, call, add, submit):
+        made = await add("datasets", {"name": "digits"}, zipped({"a.csv": "of ann"}), "digits.zip")
+        assert made.status == 201, made.json
+        script = b"import os\nprint(os.getuid(), open(os.environ['DATA_DIR'] + '/a.csv').read())\n"
+        job = await submit({"train.py": script}, framework="PyTorch", dataset="digits")
+        assert "1 of ann" in await finished(call, job.json["id"])

@@ -6,8 +6,11 @@ import asyncio
 import os
 
 import pytest
+from tornado.httpclient import HTTPClientError
 
 from edt_sdk.schemas.wire.regular import open_regular, read_regular, regular_files
+from tests.jupyter.users import AsAnn
+from tests.sandboxes import needs_bubblewrap
 from tests.waiting import until_async
 
 SECRET = "what only the server may read"
@@ -18,6 +21,13 @@ result = pathlib.Path(os.environ["RESULT_DIR"])
 private = result.parents[3] / "jobs" / result.name
 
 def put(path):
+    try:
+        replace(path)
+    except OSError:
+        if os.getuid() == SERVER:
+            raise  # else it is not its own to replace
+
+def replace(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     if kind == "fifo":
@@ -27,7 +37,9 @@ def put(path):
     else:
         path.symlink_to(secret)
 
-for path in [*(private / "streams").iterdir(), *(result / "log").glob("*/*")]:
+streams = private / "streams"
+seen = streams.iterdir() if os.access(streams, os.R_OK) else [streams / "worker-0.stdout"]
+for path in [*seen, *(result / "log").glob("*/*")]:
     put(path)
 for name in ("stdout", "stderr"):
     put(pathlib.Path(os.environ["LOG_DIR"]) / name)
@@ -95,21 +107,28 @@ async def test_a_link_in_the_place_of_a_folder_leads_nobody_out_of_the_job(submi
     assert len([place for place in elsewhere.rglob("*") if place.is_file()]) == 18
 
 
+async def ended_job(submit, call, secret, kind):
+    """A job that has put this in the place of all its files."""
+    script = SCRIPT.replace("SECRET", repr(str(secret))).replace("KIND", repr(kind))
+    script = script.replace("SERVER", str(os.getuid())).encode()
+    job = (await submit({"train.py": script}, framework="PyTorch")).json["id"]
+
+    async def ended():
+        view = (await call("GET", f"jobs/{job}")).json
+        return view["state"] in ("FINISHED", "FAILED", "ERROR") and view
+
+    view = await until_async(ended, "the end of the job")
+    assert view["state"] == "FINISHED", view["message"]
+    return job
+
+
 @pytest.mark.parametrize("kind", ["fifo", "link", "device"])
 async def test_what_a_job_puts_in_the_place_of_its_files_stops_nobody(submit, call, tmp_path, jp_fetch, kind):
     if kind == "device" and os.getuid() != 0:
         pytest.skip("only root can make a device")
     secret = tmp_path / "secret"
     secret.write_text(f"{SECRET}\n")
-    script = SCRIPT.replace("SECRET", repr(str(secret))).replace("KIND", repr(kind)).encode()
-    job = (await submit({"train.py": script}, framework="PyTorch")).json["id"]
-
-    async def ended():
-        view = (await call("GET", f"jobs/{job}")).json
-        return view["state"] in ("FINISHED", "FAILED") and view
-
-    view = await until_async(ended, "the end of the job")
-    assert view["state"] == "FINISHED", view["message"]
+    job = await ended_job(submit, call, secret, kind)
     answers = await asyncio.gather(*(call("GET", f"jobs/{job}/{asked}") for asked in ASKED for _ in range(3)))
     assert not [answer.json for answer in answers if answer.status >= 500]
     assert not [answer for answer in answers if SECRET.encode() in answer.body]
@@ -127,6 +146,56 @@ async def test_what_a_job_puts_in_the_place_of_its_files_stops_nobody(submit, ca
         await call("POST", f"jobs/{each['id']}/stop", body=b"")
     assert (await call("DELETE", f"jobs/{job}")).status == 204
     assert secret.read_text() == f"{SECRET}\n"
+
+
+class TestOfAnAccount(AsAnn):
+    """The server is root, which may read everything, and the job is another account's."""
+
+    @pytest.fixture
+    def edt_config(self, tmp_path):
+        needs_bubblewrap(users=False)
+        (tmp_path / "shared" / "mnist").mkdir(parents=True)
+        return {"isolation": "account", "account_of": lambda _: 1, "data_fs": str(tmp_path / "shared")}
+
+    async def test_what_it_puts_in_the_place_of_its_files_shows_nothing(self, submit, call, tmp_path, jp_fetch):
+        secret = tmp_path / "secret"
+        secret.write_text(f"{SECRET}\n")
+        secret.chmod(0o600)
+        job = await ended_job(submit, call, secret, "link")
+        result = next((tmp_path / "edt" / "results").glob(f"*/batchworkdir/{job}"))
+        assert (result / "validation.json").is_symlink()
+        assert (result / "validation.json").lstat().st_uid == 1
+        assert not any(path.is_symlink() for path in (tmp_path / "edt" / "jobs" / job / "streams").iterdir())
+        answers = [await call("GET", f"jobs/{job}/{asked}") for asked in ASKED]
+        assert not [answer.json for answer in answers if answer.status >= 500]
+        assert not [answer for answer in answers if SECRET.encode() in answer.body]
+        assert SECRET.encode() not in (await jp_fetch("platform/rest/deeplearning/v1/execs", job, "log")).body
+        assert (await submit(warm_start=job)).status == 422
+        # What it cannot replace is root's: the package from which another job can be made.
+        assert (tmp_path / "edt" / "jobs" / job / "package").lstat().st_uid == 0
+        assert (await call("DELETE", f"jobs/{job}")).status in (200, 202, 204)
+        await until_async(lambda: not result.exists(), "the end of its files")
+        assert (secret.read_text(), secret.stat().st_uid) == (f"{SECRET}\n", 0)
+
+    async def test_nothing_of_the_data_folder_is_read_for_a_user(self, call, tmp_path, jp_fetch):
+        (tmp_path / "private").mkdir(mode=0o700)
+        (tmp_path / "private" / "secret.csv").write_text(f"{SECRET}\n")
+        (tmp_path / "shared" / "mnist" / "more").symlink_to(tmp_path / "private")
+        made = await call("POST", "datasets", body={"name": "a", "type": "CSV", "path": "mnist"})
+        assert made.status == 201, made.json
+        assert (made.json["mode"], made.json["files"]) == ("reference", None)
+        assert (await call("GET", "datasets/a")).json["files"] == []
+        refused = [
+            await call("POST", "datasets", body={"name": "b", "type": "CSV", "path": "mnist", "copy": True}),
+            await call("POST", "models", body={"name": "m", "path": "mnist/more"}),
+        ]
+        assert [answer.status for answer in refused] == [422, 422]
+        assert all("reads nothing of its data folder for a user" in answer.json["message"] for answer in refused)
+        missing = await call("POST", "datasets", body={"name": "c", "type": "CSV", "path": "mnist/more/x"})
+        assert "secret" not in missing.body.decode()
+        with pytest.raises(HTTPClientError) as page:
+            await jp_fetch("platform/rest/deeplearning/v1/datasets/a/csvs", params={"type": "Train"})
+        assert b"reads nothing of its data folder for a user" in page.value.response.body
 
 
 def test_only_regular_files_are_opened_and_none_is_waited_for(tmp_path):

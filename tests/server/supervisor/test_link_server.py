@@ -23,13 +23,15 @@ HELLO = link.WorkerHello(worker=1, pid=os.getpid(), host="h", store_port=3)
 class Ears:
     """A link server for one worker, whose session is this test's."""
 
-    def __init__(self, path):
+    def __init__(self, path, owner=None):
         self.path = path
         self.key = 1
         self.heard = []
         self.lost = []
         self.writers = []
-        self.server = LinkServer(path, leader=self.leader, on_message=self.on_message, on_lost=self.on_lost)
+        self.server = LinkServer(
+            path, leader=self.leader, on_message=self.on_message, on_lost=self.on_lost, owner=owner
+        )
 
     def leader(self, session):
         return self.key if session == os.getsid(0) else None
@@ -151,3 +153,18 @@ async def test_the_socket_goes_with_its_server(tmp_path):
     assert ears.path.is_socket()
     await ears.server.stop()
     assert not ears.path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root can give a socket to another group.")
+async def test_only_the_account_of_the_job_may_use_it(tmp_path):
+    ears = Ears(tmp_path / "link.sock", owner=(1, 1))
+    await ears.server.start()
+    found = ears.path.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 1, 0o660)
+    # This process has the session of a worker, and another uid.
+    reader, writer = await ears.connect(HELLO)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    assert ears.heard == []
+    writer.close()
+    await ears.server.stop()

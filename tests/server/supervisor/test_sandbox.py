@@ -18,7 +18,7 @@ from edt_server.supervisor.processes.forker import Forker
 from edt_server.supervisor.processes.orphans import adopt_orphans
 from edt_server.supervisor.processes.sandbox import JobSandbox
 from edt_server.supervisor.programs.environment import zygote_environment
-from edt_server.supervisor.programs.programs import SCRIPT
+from edt_server.supervisor.programs.programs import SCRIPT, zygote_environment_of
 from edt_server.system.processes import pids_here
 from tests.sandboxes import needs_bubblewrap
 from tests.waiting import until_async
@@ -26,16 +26,19 @@ from tests.waiting import until_async
 pytestmark = pytest.mark.asyncio
 
 
+SANDBOXED = Isolation(kind="sandbox")
+
+
 class House:
     """A job's programs in its sandbox, each the source of a module."""
 
-    def __init__(self, orders):
-        self.orders = msgspec.structs.replace(orders, isolation=Isolation(kind="sandbox"))
+    def __init__(self, orders, isolation=SANDBOXED, memory_dir=""):
+        self.orders = msgspec.structs.replace(orders, isolation=isolation)
         self.paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
         for folder in (self.paths.submitted, self.paths.streams_dir, Path(orders.runtime_dir)):
             folder.mkdir(parents=True)
         self.paths.launch_file.write_text("a key")
-        self.sandbox = JobSandbox(self.orders, "")
+        self.sandbox = JobSandbox(self.orders, memory_dir)
         environment = zygote_environment(os.environ, 1) | {ONLY_VARIABLE: SCRIPT}
         self.forker = Forker(sys.executable, environment, self.paths.streams_dir, sandbox=self.sandbox)
         self.ended = {}
@@ -177,3 +180,17 @@ async def test_a_process_that_has_ended_tells_no_pids_and_stops_nobody(house):
     pid = await house.start(1, "pass")
     await until_async(lambda: house.ended == {1: 0})
     assert pids_here([5], pid) == {}
+
+
+async def test_no_code_of_a_job_runs_in_its_zygote(house, tmp_path, monkeypatch):
+    (tmp_path / "edt_sdk.py").write_text("raise SystemExit('imported from the folder of a job')")
+    (tmp_path / "sitecustomize.py").write_text("raise SystemExit('imported by a variable of a job')")
+    monkeypatch.chdir(tmp_path)
+    env = {"PYTHONPATH": str(tmp_path), "LD_PRELOAD": str(tmp_path / "evil.so")}
+    spec = msgspec.structs.replace(house.orders.spec, env=env)
+    environment = zygote_environment_of(msgspec.structs.replace(house.orders, spec=spec))
+    assert environment.get("PYTHONPATH") != str(tmp_path)
+    assert "LD_PRELOAD" not in environment
+    house.forker._environment = environment | {ONLY_VARIABLE: SCRIPT}
+    await house.start(1, "print('here')")
+    await until_async(lambda: house.ended == {1: 0})

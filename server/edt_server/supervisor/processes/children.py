@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edt_sdk.schemas.wire.control import Account
 from edt_sdk.schemas.wire.pulse import STACK_SIGNAL
 from edt_sdk.schemas.wire.regular import append_regular
 from edt_sdk.schemas.wire.zygote import Fork, to_wire
@@ -35,7 +36,8 @@ class Program:
     """A program to run: `python -u -m <module>` in the job's interpreter.
 
     Its output goes to `<streams>.stdout` and `.stderr`. It and its descendants hold the descriptors in `inherit` too,
-    under other numbers. The kernel kills a `bound` program when this process ends.
+    under other numbers. The kernel kills a `bound` program when this process ends. One that is run `afresh` has a new
+    interpreter.
     """
 
     module: str
@@ -45,6 +47,7 @@ class Program:
     umask: int = 0o022
     inherit: tuple[int, ...] = ()
     bound: bool = False
+    afresh: bool = False
 
 
 @dataclass(slots=True)
@@ -118,7 +121,7 @@ class Children:
             on_failed(why)
 
         try:
-            descriptors = _descriptors(program)
+            descriptors = _descriptors(program, None if self._sandbox is None else self._sandbox.account)
         except OSError as wrong:
             on_failed(f"Its output cannot be written to {program.streams.parent}: {wrong.strerror}.")
             return
@@ -129,6 +132,7 @@ class Children:
             umask=program.umask,
             # In a sandbox no process sees its parent. The sandbox itself ends with this process.
             bound=os.getpid() if program.bound and self._sandbox is None else 0,
+            afresh=program.afresh,
         )
         request = Request(fork, descriptors, forked, failed)
         self._wanted[key] = _Wanted(request)
@@ -247,13 +251,15 @@ class Children:
         self._on_exit(key, code, tuple(child.signals))
 
 
-def _descriptors(program: Program) -> tuple[int, ...]:
+def _descriptors(program: Program, account: Account | None) -> tuple[int, ...]:
     """Open stdout and stderr and copy the descriptors that it inherits. The caller closes all of them."""
     program.streams.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened: list[int] = []
     try:
         for name in ("stdout", "stderr"):
             opened.append(append_regular(program.streams.with_name(f"{program.streams.name}.{name}")))
+            if account is not None:
+                os.chown(opened[-1], account.uid, account.gid)  # its code may open /dev/stdout
         opened.extend(os.dup(descriptor) for descriptor in program.inherit)
     except OSError:
         for descriptor in opened:

@@ -181,7 +181,8 @@ class Forker:
             if request.fork is None:
                 zygote.ask_for_heir(gate, *request.descriptors)
             else:
-                zygote.ask(request.fork, gate, request.descriptors, namespaces)
+                account = None if self._sandbox is None else self._sandbox.account
+                zygote.ask(request.fork, gate, request.descriptors, namespaces, account)
         finally:
             os.close(gate)
 

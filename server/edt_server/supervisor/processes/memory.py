@@ -120,7 +120,9 @@ def _is_unused(folder: Path, unused_for: float) -> bool:
         log.info("%s was left behind: removed", folder)
         # The lock goes last but for the folder: a process that waits for it then sees that it is gone.
         for path in folder.iterdir():
-            if path.name != _LOCK:
+            if path.is_dir() and not path.is_symlink():  # that of an account, see `sandbox`
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
                 path.unlink()
         (folder / _LOCK).unlink()
         folder.rmdir()

@@ -56,7 +56,7 @@ class Predecessors:
         self._patience = patience
         self._hurried = self._given_up = False
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         """The descriptor that every process of this attempt inherits."""
 
     def hurry(self) -> None:

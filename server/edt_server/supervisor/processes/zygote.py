@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from edt_sdk.schemas.wire import zygote as wire
+from edt_sdk.schemas.wire.control import Account
 
 _LARGEST = 1 << 20
 
@@ -64,12 +65,19 @@ class Zygote:
             self.ready = answer
         return answer
 
-    def ask(self, fork: wire.Fork, gate: int, descriptors: Sequence[int], namespaces: Sequence[int] = ()) -> None:
+    def ask(
+        self,
+        fork: wire.Fork,
+        gate: int,
+        descriptors: Sequence[int],
+        namespaces: Sequence[int] = (),
+        account: Account | None = None,
+    ) -> None:
         """Request a program that waits at `gate`, a pipe's reading end, with stdout, stderr and what it inherits.
 
-        It runs in the `namespaces`.
+        It runs in the `namespaces`, as a process of the `account`.
         """
-        fork = msgspec.structs.replace(fork, namespaces=len(namespaces))
+        fork = msgspec.structs.replace(fork, namespaces=len(namespaces), account=account)
         body = os.memfd_create("zygote-request", os.MFD_CLOEXEC)
         try:
             with open(body, "wb", closefd=False) as file:
@@ -119,6 +127,8 @@ class ZygoteProcess(Zygote):
                 stdout=said,
                 stderr=said,
                 env=dict(environment),
+                # Python imports from its working directory first, and a job's code may write into those of the job.
+                cwd="/",
                 close_fds=True,
                 start_new_session=True,
             )

@@ -19,7 +19,7 @@ from edt_sdk import schemas
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.torchrun import AGENT_VARIABLE, AgentContext, TorchrunOptions
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, to_environ
-from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.control import SAME, Isolation, Launch, Slot
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import make_folder
 from edt_sdk.schemas.wire.task import Task
@@ -37,6 +37,8 @@ INTERFACE = "lo"
 # WMLA's names that change what helpers like `emetrics` do. They must come from the job only.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
+# Folders of the service's own account.
+_OF_THE_SERVICE = frozenset({"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR"})
 HASH_SEED = "0"
 # An update frees and allocates its activations again. glibc would return that memory to the system each time, which
 # has to clear it again: a tenth of the time of a small convolutional model on CPU.
@@ -144,7 +146,24 @@ def make_folders(job: JobEnvironment) -> None:
     paths = job.paths
     engine = job.orders.spec.framework == Framework.EDT
     for folder in (paths.train_dir if engine else paths.model_dir, paths.checkpoint_dir, paths.log_root):
-        make_folder(folder, within=paths.result_dir)
+        make_folder(folder, within=paths.result_dir, owner=owner_of(job.orders))
+
+
+def owner_of(orders: Launch) -> tuple[int, int] | None:
+    """Return user and group of the files of a job that runs as an account of its own, else None."""
+    account = orders.isolation.account
+    return None if account is None else (account.uid, account.gid)
+
+
+def base_environment(environ: Mapping[str, str], isolation: Isolation) -> dict[str, str]:
+    """Return what a job's processes get of the variables of its supervisor, `environ`."""
+    base, account = dict(environ), isolation.account
+    if isolation.kind != SAME:
+        base.pop("TMPDIR", None)  # a sandbox has a /tmp of its own, and no other such folder
+    if account is not None:
+        base = {name: value for name, value in base.items() if name not in _OF_THE_SERVICE}
+        base |= {"HOME": account.home, "SHELL": account.shell, "USER": account.name, "LOGNAME": account.name}
+    return base
 
 
 def _own(env: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.control import SAME, Launch, Slot
 from edt_sdk.schemas.wire.regular import make_folder
 from edt_sdk.schemas.wire.task import Task
 from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
@@ -18,6 +18,8 @@ from edt_server.supervisor.programs.environment import (
     JobEnvironment,
     agent_environment,
     driver_environment,
+    owner_of,
+    start_time_variables,
     task_environment,
     worker_environment,
     zygote_environment,
@@ -48,7 +50,7 @@ def program_of(
     else:
         module, environment = SCRIPT, task_environment(job, task)
         log_dir = Path(environment["LOG_DIR"])
-    make_folder(log_dir, within=paths.result_dir)
+    make_folder(log_dir, within=paths.result_dir, owner=owner_of(job.orders))
     return Program(
         module=module,
         directory=job.code_dir,
@@ -58,6 +60,8 @@ def program_of(
         inherit=inherit,
         # A script has no link that would show it that its supervisor is gone.
         bound=module == SCRIPT,
+        # The zygote does not have them, see `zygote_environment_of`.
+        afresh=job.orders.isolation.kind != SAME and bool(start_time_variables(job.orders.spec.env)),
     )
 
 
@@ -68,8 +72,10 @@ def stream_name(key: int) -> str:
 
 def zygote_environment_of(orders: Launch) -> dict[str, str]:
     """Return all variables of the job's own zygote."""
-    environment = zygote_environment(os.environ, orders.threads_per_slot, orders.spec.env)
     spec = orders.spec
+    # PYTHONPATH and LD_PRELOAD would run code of the job's in the zygote, which is outside of its sandbox.
+    own = spec.env if orders.isolation.kind == SAME else {}
+    environment = zygote_environment(os.environ, orders.threads_per_slot, own)
     # A command, or a script's only process, imports torch itself if it needs it. Ranks of a script share the zygote's.
     if spec.framework == Framework.PYTORCH or (spec.framework == Framework.DIST and spec.command):
         environment[ONLY_VARIABLE] = SCRIPT
