@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from edt_sdk import Client
+from edt_sdk import Client, Job
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from edt_server.system.isolation import OPEN
+from edt_server.system.processes import parent_of
 from tests.e2e.harness import JOBS, Jobs, targets_of
 from tests.sandboxes import needs_bubblewrap
 from tests.waiting import until
@@ -85,7 +86,7 @@ def test_what_eve_gets(shared: LocalServer, tmp_path: Path) -> None:
     training.stop()
 
 
-def check_account(server: LocalServer, job: Any, training: Any, code: Path) -> None:
+def check_account(server: LocalServer, job: Job, training: Job, code: Path) -> None:
     """Whose processes and files these are, and who cannot have any."""
     result = Path(job.view.result_dir)
     who = json.loads((result / "who.json").read_text())
@@ -118,7 +119,7 @@ def test_admins_are_told_what_same_means_and_nobody_else(shared: LocalServer) ->
     assert eve["warnings"] == []
 
 
-def resumed_on_another_server(jobs: Jobs, job: Any) -> None:
+def resumed_on_another_server(jobs: Jobs, job: Job) -> None:
     """Suspend a training at its second epoch, and resume it from the first one when its server was killed."""
     gate = Path(job.view.result_dir) / "_submitted_code" / "gates" / "hold-1"
     until(lambda: "epoch-1" in [checkpoint["name"] for checkpoint in job.checkpoints()], "the first epoch")
