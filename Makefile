@@ -2,7 +2,7 @@
 #
 #   make demo PYTHON=python3.12      another interpreter (3.11 or newer)
 #
-# CPU-only torch on a machine of your own (a tenth of the download), before the first make:
+# The first run takes 2 to 15 minutes, most of it for torch. CPU-only torch is a tenth of the download, before that run:
 #   python3.11 -m venv .venv && .venv/bin/pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
 
 SHELL := bash
@@ -116,9 +116,9 @@ clean: ## remove what demo, lab, tests and builds left behind, but not .venv
 # pip is quiet; its errors are not. hatchling first: without build isolation the editable install needs
 # no second download and repeats exactly. --no-build-isolation also works with the pip that Python 3.11 brings (23.2).
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing torch into .venv (the largest part; minutes on a slow line) …"
+	@echo "Installing torch into .venv (the largest part, 1 to 10 minutes; without a GPU see the head of Makefile) …"
 	@$(PIP) install -c constraints.txt hatchling editables torch
-	@echo "Installing jupyter-edt, JupyterLab and the tools …"
+	@echo "Installing jupyter-edt, JupyterLab and the tools (1 to 5 minutes) …"
 	@$(PIP) install -c constraints.txt --no-build-isolation -e ".[demo,test,lint]"
 	@touch $@
 

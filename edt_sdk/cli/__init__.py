@@ -52,6 +52,9 @@ def _run(argv: Sequence[str] | None) -> int:
         from edt_sdk.cli.completing import complete
 
         complete(parser)
+    if not words:
+        parser.print_help(sys.stderr)
+        return 2
     arguments = parser.parse_args(own)
     verb = f"{arguments.verb} {arguments.action}" if arguments.verb == "model" else arguments.verb
     if script_args is not None and verb not in TAKING_ARGS:

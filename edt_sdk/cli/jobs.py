@@ -21,7 +21,9 @@ _WHAT_IF = "Tell who would hold how many slots, and when the job would end, with
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
     listing = add_verb(verbs, common, "list", _run_list, "List jobs, newest first.", output="table")
-    listing.add_argument("--all", action="store_true", help="other users' jobs as well")
+    whose = listing.add_mutually_exclusive_group()
+    whose.add_argument("--all", action="store_true", help="other users' jobs as well")
+    whose.add_argument("--mine", action="store_true", help="only my jobs (the default)")
     listing.add_argument("--state", help="only jobs in this state, such as running or failed")
     listing.add_argument("--tag", help="only jobs with this tag")
     listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 1000)")
@@ -44,12 +46,16 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 
 def _run_list(arguments: argparse.Namespace) -> None:
+    from edt_sdk.http.discovery import chosen_among
+
     server = client(arguments)
     found = server.jobs(**given(arguments, ("all", "state", "tag", "limit", "before")))
     views = [each.view for each in found]
     if arguments.output == "json":
         print_json({"jobs": views})
         return
+    if said := chosen_among(server.server):
+        print(f"edt: {said}", file=sys.stderr)
     if not views:
         print("No jobs. Submit one: edt submit FOLDER --main train.py --max-workers 4", file=sys.stderr)
         return

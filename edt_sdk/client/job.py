@@ -31,7 +31,7 @@ from edt_sdk.http.connection import Connection, Params, save_file
 from edt_sdk.http.following import follow as follow_stream
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, NotFound, ServerUnreachable
 from edt_sdk.schemas.events import Event
-from edt_sdk.schemas.fields import names_checked, words_of
+from edt_sdk.schemas.fields import did_you_mean, names_checked, words_of
 from edt_sdk.schemas.job import CLONEABLE, JobPatch, JobResume, JobState, JobView, Reason, convert_change, tags_of
 from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
@@ -80,6 +80,14 @@ class Job:
             raise InvalidRequest(f"{view!r} is not the id of a job.", field="job")
         self._seen = None if isinstance(view, str) else view
         self._taken = time.time() if taken is None else taken
+
+    # Hidden from type checkers, for which any name would exist.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, with the name that is meant: `suspend` for `pause`."""
+            meant = "" if name.startswith("_") else did_you_mean(name, dir(type(self)))
+            raise AttributeError(f"A job has no {name!r}. {meant}".rstrip())
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 
@@ -529,7 +537,8 @@ class Job:
 
         Args:
             directory: the target, made when missing.
-            part: "model", "checkpoint", "log" or "all".
+            part: "model" (the final weights, those of epochs only before there are final ones), "checkpoint" (the
+                others, and what the job resumes from), "log" or "all".
             extract: also unpack it, into `directory/<job id>/`, and return that folder.
             told: callback, run during the download with the bytes so far and the total (None: not known).
         """

@@ -7,6 +7,7 @@ In HTML a picture is an `<img>`, and nothing needs a style or a script. A long l
 from __future__ import annotations
 
 import math
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,10 @@ from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.events import Event
 
 _MOST = 100
+_LAST_TESTS = 10
+# Of the table of slots, which has a line per change: those that `print` shows, and how wide they may be.
+_LAST_CHANGES = 40
+_WIDE = 120
 _WIDTH = 640
 _CHECKPOINT_KINDS = {"weights": "weights, for anybody", "exact": "exact, to resume from"}
 # Letters instead of shades: the bar can be read without colours and by a screen reader.
@@ -67,7 +72,10 @@ class Metrics:
         if self.train:
             last = self.train[-1]
             lines.append(f"  last update {last['update'] + 1}: {figures(last['loss'], last.get('accuracy'))}")
-        lines += [f"  test, epoch {t['epoch'] + 1}: {figures(t['loss'], t.get('accuracy'))}" for t in self.test[-10:]]
+        tests = self.test[-_LAST_TESTS:]
+        if len(self.test) > len(tests):
+            lines.append(f"  … the tests of {len(self.test) - len(tests)} earlier epochs are in .test")
+        lines += [f"  test, epoch {t['epoch'] + 1}: {figures(t['loss'], t.get('accuracy'))}" for t in tests]
         if said := lost_words(self.train):
             lines.append(f"  {said}")
         return "\n".join(lines)
@@ -92,8 +100,9 @@ class Metrics:
         losses = Losses("This training", points(self.train), points(self.test), tuple(changes), axis="updates")
         svg = draw_losses(losses, Look(width=_WIDTH), smooth=0.3)
         rows = [(t["epoch"] + 1, t["update"] + 1, figures(t["loss"], t.get("accuracy"))) for t in self.test]
-        validations = html_table(("Epoch", "Update", "Validation"), rows[-10:], empty="No validation yet.")
-        return image(svg, losses.says()) + validations + note(lost_words(self.train))
+        before = note(left_out(len(rows), _LAST_TESTS))
+        validations = html_table(("Epoch", "Update", "Validation"), rows[-_LAST_TESTS:], empty="No validation yet.")
+        return image(svg, losses.says()) + before + validations + note(lost_words(self.train))
 
 
 class Story(list[Event]):
@@ -178,9 +187,12 @@ class Timeline:
         case while the slot is being released), and the cause. `settled_only` leaves out changes in which a slot was
         still in transfer between jobs, which are marked with `~` otherwise.
         """
-        shown = [row for row in self.rows if row.get("settled", True) or not settled_only]
+        return "\n".join(self._lines([row for row in self.rows if row.get("settled", True) or not settled_only]))
+
+    def _lines(self, shown: Sequence[Mapping[str, Any]], *, width: int | None = None) -> list[str]:
+        """Return the lines of the table. Above `width` a legend replaces the columns of jobs."""
         if not shown:
-            return "No slot has been given to a job yet."
+            return ["No slot has been given to a job yet."]
         jobs = list(
             dict.fromkeys(job for row in shown for job, held in row["slots"].items() if held or len(shown) == 1)
         )
@@ -189,17 +201,25 @@ class Timeline:
         start = self.rows[0]["time"]
         bars = [_bar(row, jobs) for row in shown]
         bar_width = max(len("slots"), *(len(bar) for bar in bars))
-        head = ["     time", *labels, "free", f"{'slots':<{bar_width}}", "cause"]
-        lines = ["  ".join(head)]
-        for row, bar in zip(shown, bars, strict=True):
-            counts = [f"{row['slots'].get(job) or '-':>{len(label)}}" for job, label in zip(jobs, labels, strict=True)]
+        columns, legend = list(zip(jobs, labels, strict=True)), ""
+        causes = [one_line(str(row.get("text") or row.get("cause") or "")) for row in shown]
+        whole = 9 + sum(2 + len(label) for label in labels) + 8 + bar_width + max(map(len, causes))
+        # Where the bars are too long to be drawn, the columns alone have the slots of each job.
+        if width is not None and whole > width and all(bars):
+            columns, legend = [], ", ".join(labels)
+        lines = ["  ".join(["     time", *(label for _, label in columns), "free", f"{'slots':<{bar_width}}", "cause"])]
+        for row, bar, cause in zip(shown, bars, causes, strict=True):
+            counts = [f"{row['slots'].get(job) or '-':>{len(label)}}" for job, label in columns]
             mark = " " if row.get("settled", True) else "~"
             cells = [f"{mark}{_since(row['time'] - start):>8}", *counts, f"{row['free']:>4}", f"{bar:<{bar_width}}"]
-            lines.append("  ".join([*cells, one_line(str(row.get("text") or row.get("cause") or ""))]).rstrip())
-        return "\n".join(lines)
+            lines.append("  ".join([*cells, cause]).rstrip())
+        return [*textwrap.wrap(legend, width or _WIDE), *lines]
 
     def __repr__(self) -> str:
-        return self.table()
+        shown = self.rows[-_LAST_CHANGES:]
+        earlier = len(self.rows) - len(shown)
+        note = [f"… {earlier:,} earlier changes: .table() has them all."] if earlier else []
+        return "\n".join([*note, *self._lines(shown, width=_WIDE)])
 
     def _repr_html_(self) -> str:
         """Return the picture of slots over time, with the table of every change folded below it."""

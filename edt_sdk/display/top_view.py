@@ -12,6 +12,9 @@ from edt_sdk.display.jobs_text import WATCHED, jobs_text
 from edt_sdk.formatting.number_words import clock
 from edt_sdk.schemas.job import JobView
 
+# The page is about the jobs that run. Of those that have ended it shows the newest.
+_LAST_ENDED = 5
+
 
 def top_lines(
     answer: Answer,
@@ -44,8 +47,10 @@ def top_lines(
         lines.append(f"Not renewed since then: {' '.join(trouble.split())}")
     lines += slot_lines(answer, letters)
     ended = [view for view in views if view.state.final]
-    table = jobs_text([*live, *ended], WATCHED, now, width=width, letters=letters)
+    table = jobs_text([*live, *ended[:_LAST_ENDED]], WATCHED, now, width=width, letters=letters)
     rows = table.splitlines() if views else ["No jobs."]
+    if len(ended) > _LAST_ENDED:
+        rows.append(f"… and {len(ended) - _LAST_ENDED} that ended before: `edt list` shows them")
     lines += ["", *rows]
     if height is not None and len(lines) > height:
         hidden = len(lines) - height + 1

@@ -8,6 +8,7 @@ other request is safe to send twice. `following.py` resumes streams.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
@@ -36,13 +37,18 @@ def is_loopback(url: str) -> bool:
 
 
 def how_to_start() -> str:
-    """Return the command that starts a server here, in a checkout of our source also that for JupyterLab."""
+    """Return the command that starts a server here, in the environment of a checkout of our source its own."""
     try:
         here = Path.cwd()
     except OSError:  # the working folder was removed
         return "jupyter lab, or jupyter edt"
-    checkout = any((folder / "jupyter_ext" / "edt_jupyter").is_dir() for folder in (here, *here.parents))
-    return f"{'make' if checkout else 'jupyter'} lab, or jupyter edt"
+    # `make lab` runs the Python of .venv. Another one in the same folder has jobs of its own.
+    made = (Path(sys.prefix) == folder / ".venv" for folder in (here, *here.parents) if _is_checkout(folder))
+    return f"{'make' if any(made) else 'jupyter'} lab, or jupyter edt"
+
+
+def _is_checkout(folder: Path) -> bool:
+    return (folder / "jupyter_ext" / "edt_jupyter").is_dir()
 
 
 class TokenAuth(requests.auth.AuthBase):

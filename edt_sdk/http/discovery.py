@@ -1,9 +1,9 @@
 """Find the server when no address is given.
 
-In this order: the arguments, `EDT_URL`/`EDT_TOKEN`, the server that started this kernel (`JPY_PARENT_PID`),
-JupyterHub's variables, the server that `make lab` runs for the checkout around the current folder, then the only
-running server that answers under `/edt/api`. A given address is used or refused, never replaced by another. When no
-server is found, the error lists what was tried.
+In this order: the arguments, `EDT_URL`/`EDT_TOKEN`, the server that started this kernel (`JPY_PARENT_PID`) or
+terminal (`JUPYTER_SERVER_URL`), JupyterHub's variables, the server that `make lab` runs for the checkout around the
+current folder, then the only running server that answers under `/edt/api`. A given address is used or refused, never
+replaced by another. When no server is found, the error lists what was tried.
 
 Running servers are read from Jupyter's runtime folder (`jpserver-<pid>.json`), the same files that
 `jupyter_server.serverapp.list_running_servers` reads. Importing that module takes over a second, and it deletes files.
@@ -28,6 +28,7 @@ PROBE_TIMEOUT = 5.0
 # What `make lab` starts has a runtime folder of its own in the checkout.
 LAB_RUNTIME = Path(".lab", "runtime")
 _PAGES = ("edt/api", "lab", "tree", "notebooks", "doc", "edt")
+_OF_CHECKOUT = "the JupyterLab of this checkout"
 # JupyterHub's prefixes. The name after one is a part of the address, though a page may have the same name.
 _PREFIXES = ("user", "services")
 
@@ -109,6 +110,17 @@ def probe(server: Server) -> ServerInfo:
         connection.close()
 
 
+def chosen_among(server: Server) -> str:
+    """Return which server was taken because of the current folder, and which others run. "" where none was in doubt."""
+    others = [each.url for each in running_servers() if not each.sock and not _same(each.url, server.url)]
+    if server.found != _OF_CHECKOUT or not others:
+        return ""
+    return (
+        f"This is {server.found}, {server.url}. Beside it runs {', '.join(dict.fromkeys(others))}: "
+        "name that one with EDT_URL or --url, or call edt in another folder."
+    )
+
+
 def running_servers(folder: Path | None = None) -> list[RunningServer]:
     """Return the Jupyter Servers of this user on this machine, newest first. Files of dead servers are kept.
 
@@ -169,12 +181,15 @@ def _own(token: str | None, environ: Mapping[str, str]) -> Iterator[Server]:
     hub_prefix = environ.get("JUPYTERHUB_SERVICE_PREFIX", "")
     hub_token = environ.get("JUPYTERHUB_API_TOKEN", "")
     token = token or environ.get("EDT_TOKEN")
-    parent = environ.get("JPY_PARENT_PID", "")
-    for server in running_servers() if parent.isdigit() else []:
-        if server.pid == int(parent) and not server.sock:
-            # A Hub's single-user server has no token. It accepts the Hub's.
-            own = server.token or (hub_token if server.base_url == hub_prefix else "")
-            yield Server(server.url, token or own, "the server of this kernel", True)
+    parent, terminal = environ.get("JPY_PARENT_PID", ""), environ.get("JUPYTER_SERVER_URL", "")
+    known = [server for server in running_servers() if not server.sock] if parent or terminal else []
+    # The kernel first: a server that was started in another one's terminal hands that variable on to its kernels.
+    by_pid = [(server, "kernel") for server in known if parent == str(server.pid)]
+    by_url = [(server, "terminal") for server in known if terminal and _same(server.url, terminal)]
+    for server, what in (*by_pid, *by_url):
+        # A Hub's single-user server has no token. It accepts the Hub's.
+        own = server.token or (hub_token if server.base_url == hub_prefix else "")
+        yield Server(server.url, token or own, f"the server of this {what}", True)
     if hub_prefix:
         service = urlsplit(environ.get("JUPYTERHUB_SERVICE_URL") or "http://127.0.0.1:8888")
         host = service.hostname or ""
@@ -183,7 +198,7 @@ def _own(token: str | None, environ: Mapping[str, str]) -> Iterator[Server]:
         url = urlunsplit((service.scheme or "http", f"{host}:{service.port or 8888}", hub_prefix, "", ""))
         yield Server(url, token or hub_token, "JupyterHub's variables", is_loopback(url))
     for server in running_servers(lab) if (lab := _lab_runtime()) else []:
-        yield Server(server.url, token or server.token, "the JupyterLab of this checkout", True)
+        yield Server(server.url, token or server.token, _OF_CHECKOUT, True)
 
 
 def _lab_runtime() -> Path | None:

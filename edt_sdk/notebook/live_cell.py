@@ -103,7 +103,7 @@ def _progress(view: JobView) -> list[str]:
     p = view.progress
     if p is None or not p.total_updates:
         return []
-    words = [f"step {p.update} of {p.total_updates}", f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}"]
+    words = [f"update {p.update} of {p.total_updates}", f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}"]
     return words if p.test_accuracy is None else [*words, f"test accuracy {100 * p.test_accuracy:.1f} %"]
 
 

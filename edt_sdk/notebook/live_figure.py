@@ -111,7 +111,7 @@ def _draw_losses(axes: Axes, curves: Curves) -> None:
     # From 0 to the present step, so that both panels and all later figures start at the same place.
     axes.set_xlim(0, max(1, curves.steps))
     axes.tick_params(labelbottom=True)
-    axes.legend(loc="upper right", frameon=False, labelcolor=TEXT)
+    axes.legend(loc="best", frameon=False, labelcolor=TEXT)
 
 
 def _draw_rates(axes: Axes, curves: Curves) -> None:

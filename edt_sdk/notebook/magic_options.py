@@ -92,8 +92,10 @@ def parse(function: Callable[..., Any], line: str) -> argparse.Namespace:
     try:
         found, unknown = cast(Any, function).parser.parse_known_args(words(line))
         if unknown:
-            text = fields.wrong_use(cast(Any, function).parser, unknown)
-            raise UsageError(f"{text} See: %{cast(Any, function).__name__}?")
+            name = f"%{cast(Any, function).__name__}"
+            scripts = name if "lone --" in (function.__doc__ or "") else ""
+            text = fields.wrong_use(cast(Any, function).parser, unknown, words(line), scripts)
+            raise UsageError(f"{text} See: {name}?")
         return cast(argparse.Namespace, found)
     except UsageError as wrong:
         # IPython has put variables in already, and leaves what it cannot find as it is.

@@ -23,6 +23,10 @@ _LONGEST = 1 << 18
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # A package with one of these may train, or may run code that its imports do not show.
 _MAY_TRAIN = re.compile(rb"FabricModel|fabric_model|edt_sdk|pyedt|importlib|runpy|__import__|\bexec\(")
+# A model is built here, and nothing in the package looks like the call of its train().
+_BUILDS = re.compile(rb"\bFabricModel\s*\(")
+_CALLS = re.compile(rb"\.train\b|\btrain\s*\(|[\"']train[\"']")
+_INDIRECT = re.compile(rb"pyedt|importlib|runpy|__import__|\bexec\(|getattr")
 _OPAQUE = (".so", ".pyd", ".pyc", ".zip", ".egg", ".whl")
 # Libraries that never call FabricModel. Any other installed library may.
 _LIBRARIES = frozenset({
@@ -63,12 +67,21 @@ def check_trains(spec: JobSpec, files: Iterable[SourceFile]) -> None:
     if spec.framework != Framework.EDT or not scripts or any(each.name.endswith(_OPAQUE) for each in files):
         return
     own = {part.removesuffix(".py") for name in scripts for part in PurePosixPath(name).parts}
-    for file in scripts.values():
-        data = _read(file)
-        if _MAY_TRAIN.search(data) or len(data) > _LONGEST:
+    texts = [_read(file) for file in scripts.values()]
+    builds = any(map(_BUILDS.search, texts))
+    may_train = re.compile(rb"%b|%b" % (_CALLS.pattern, _INDIRECT.pattern)) if builds else _MAY_TRAIN
+    known = own | _LIBRARIES | ({"edt_sdk", "fabric_model"} if builds else set())
+    for data in texts:
+        if may_train.search(data) or len(data) > _LONGEST:
             return
-        if imported(data.decode("utf-8", "replace")) - own - _LIBRARIES - sys.stdlib_module_names:
+        if imported(data.decode("utf-8", "replace")) - known - sys.stdlib_module_names:
             return
+    if builds:
+        raise Unprocessable(
+            f"{spec.main} builds a FabricModel and never calls its train(...).",
+            hint="End the script with fabric.train(epochs, batch_size, shards).",
+            field="source",
+        )
     raise Unprocessable(
         f"{spec.main} never calls FabricModel(...).train(...), which the framework edtPyTorch runs.",
         hint='To run the script as it is: framework="PyTorch" (in a shell: --framework PyTorch).',

@@ -12,11 +12,14 @@ _SHOWN = 20
 def packing_table(collected: Collected, archive_bytes: int) -> str:
     """Return one line per file, largest first when there are many, then sums and notes."""
     files = [(file.name, file.size) for file in collected.listed]
-    return listing("Packing", files, collected.main, packed=archive_bytes, notes=collected.notes)
+    hidden = len(collected.files) - len(collected.listed)
+    helpers = f" with {hidden} small helper{'s' * (hidden > 1)} for WMLA code" if hidden else ""
+    packed = f", {human_bytes(archive_bytes)} compressed{helpers}"
+    return listing("Packing", files, collected.main, packed=packed, notes=collected.notes)
 
 
 def listing(
-    what: str, files: Sequence[tuple[str, int]], main: str, *, packed: int | None = None, notes: Sequence[str] = ()
+    what: str, files: Sequence[tuple[str, int]], main: str, *, packed: str = "", notes: Sequence[str] = ()
 ) -> str:
     """Return a list of files as lines for people.
 
@@ -24,7 +27,7 @@ def listing(
         what: the first word, such as "Packing".
         files: name and bytes of each.
         main: the name of the script among them.
-        packed: bytes of the archive, None where there is none.
+        packed: what follows the sum, about the archive.
         notes: lines below the list.
     """
     shown = sorted(files) if len(files) <= _SHOWN else sorted(files, key=lambda file: -file[1])[: _SHOWN - 1]
@@ -35,8 +38,7 @@ def listing(
         rest = total - sum(size for _, size in shown)
         lines.append(f"  {f'… and {len(files) - len(shown)} smaller files':<{width}}  {human_bytes(rest):>9}")
     noun = "file" if len(files) == 1 else "files"
-    compressed = "" if packed is None else f", {human_bytes(packed)} compressed"
-    head = f"{what} {len(files)} {noun}, {human_bytes(total)}{compressed}:"
+    head = f"{what} {len(files)} {noun}, {human_bytes(total)}{packed}:"
     told = (*notes, *helper_notes(name for name, _ in files))
     return "\n".join([head, *lines, *(f"  note: {note}" for note in told)])
 

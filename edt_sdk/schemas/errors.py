@@ -49,7 +49,7 @@ class InvalidRequest(EdtError, status=400, code="invalid_request"):
 
 
 class UnknownArgument(InvalidRequest, TypeError, code="unknown_argument"):
-    """A function was called with an argument that it does not have."""
+    """A function was called with an argument that it does not have, or without one that it needs."""
 
 
 class PackageError(InvalidRequest, code="bad_package"):

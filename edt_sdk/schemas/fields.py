@@ -31,6 +31,10 @@ C = TypeVar("C", bound=type)
 _UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # Two names count as near from this similarity on. Below it, short names are near by accident.
 _NEAR = 0.7
+# Words of other tools, for names that no spelling is near to.
+_MEANT = {"pause": "suspend", "continue": "resume", "cancel": "stop", "kill": "stop", "remove": "delete", "ps": "list"}
+# An argument of Python's `submit`. On a command line a script's arguments follow a lone --.
+_ARGS = "--args"
 _KINDS: Mapping[str, str] = {
     "int": "a whole number",
     "float": "a number",
@@ -118,10 +122,21 @@ def variable(text: str) -> tuple[str, str]:
     return key, value
 
 
-def wrong_use(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
-    """Return the sentence on words of a command line that a parser does not know, with the options that are meant."""
+def wrong_use(
+    parser: argparse.ArgumentParser, unknown: Sequence[str], given: Sequence[str] = (), scripts: str = ""
+) -> str:
+    """Return the sentence on words of a command line that a parser does not know, with what is meant instead.
+
+    `scripts` is the command where its words after `--` are those of a script, and `given` has all of its words.
+    """
     options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-    meant = [did_you_mean(option, parser._option_string_actions, str) for option in options]
+    meant = [did_you_mean(each, parser._option_string_actions, str) for each in options if each != _ARGS or not scripts]
+    if scripts and options and not any(meant):
+        own = list(given)
+        for word in unknown:
+            own.remove(word)
+        after = " ".join(unknown).removeprefix(_ARGS).lstrip("= ")
+        meant = [f"Arguments of your script go after --, as in `{scripts} {shlex.join(own)} -- {after}`."]
     return " ".join([f"unrecognized arguments: {' '.join(options or unknown)}.", *filter(None, meant)])
 
 
@@ -145,7 +160,8 @@ class OneLineParser(argparse.ArgumentParser):
         """Refuse unknown words here, because the parser above would not know the options of this one."""
         found, unknown = super().parse_known_args(*args, **kwargs)
         if unknown:
-            self.error(wrong_use(self, unknown))
+            takes_args = "[-- ARG" in (self.usage or "")
+            self.error(wrong_use(self, unknown, args[0] if args else (), self.prog if takes_args else ""))
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -190,6 +206,8 @@ def components(structs: Iterable[Struct]) -> dict[str, Any]:
 def near(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is nearest to `name`, None when none is near. Case, `-` and `_` do not matter."""
     plain = {_plain(each): str(each) for each in sorted(known, reverse=True)}
+    if (meant := _MEANT.get(_plain(name))) in plain:
+        return plain[meant]
     found = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=_NEAR)
     return plain[found[0]] if found else None
 
@@ -218,7 +236,9 @@ def names_checked(cls: C) -> C:
 
 
 def _checked(function: FunctionType, shown: str) -> Callable[..., Any]:
-    known = [each.name for each in inspect.signature(function).parameters.values() if each.kind not in _UNNAMED]
+    signature = inspect.signature(function)
+    known = [each.name for each in signature.parameters.values() if each.kind not in _UNNAMED]
+    needed = [name for name in known[1:] if signature.parameters[name].default is inspect.Parameter.empty]
     if function.__code__.co_flags & inspect.CO_VARKEYWORDS:
         return function
 
@@ -226,6 +246,11 @@ def _checked(function: FunctionType, shown: str) -> Callable[..., Any]:
     def checked(*args: Any, **kwargs: Any) -> Any:
         if not kwargs.keys() <= set(known):
             check_names(shown, kwargs, known[1:])
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as wrong:
+            hint = f"It needs {' and '.join(needed)}." if needed else ""
+            raise UnknownArgument(f"{shown}(): {wrong}.", hint=hint) from None
         return function(*args, **kwargs)
 
     return checked

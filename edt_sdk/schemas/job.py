@@ -465,9 +465,9 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         update: number of committed updates.
-        loss, accuracy: means over the samples of the last update.
+        loss, accuracy: means over the samples of the running epoch so far, and of the last epoch once that has ended.
         test_loss, test_accuracy: means of the last validation.
-        not_a_number: the loss of the last update is NaN or infinite, for which JSON has only null.
+        not_a_number: that loss is NaN or infinite, for which JSON has only null.
         inexact: why the weights depend on the number of workers, in sentences. Empty while nothing was found.
     """
 

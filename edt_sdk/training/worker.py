@@ -144,8 +144,11 @@ def prepare(job: JobContext, training: Training, number: int) -> Iterator[Data]:
     except EdtError:
         raise
     except (Exception, SystemExit) as error:
+        # A lambda's name says less than that of the argument.
+        name = getattr(training.datasets_function, "__name__", "<")
+        called = "datasets_function" if name.startswith("<") else f"{name}()"
         raise Unprocessable(
-            f"datasets_function raised {type(error).__name__}: {error}.",
+            f"{called} raised {type(error).__name__}: {error}.",
             hint=_where_data_are() if isinstance(error, FileNotFoundError) else "",
             field="datasets_function",
         ) from error

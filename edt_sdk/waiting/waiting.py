@@ -95,7 +95,8 @@ def wait_for(
                 line.show(view)
     except KeyboardInterrupt:
         print(
-            f"\nStopped waiting. Job {job_id} goes on; wait again with job.wait(), end it with job.stop().",
+            f"\nStopped waiting. Job {job_id} goes on; wait again with job.wait(), end it with job.stop(), "
+            f"or at a shell: edt wait {job_id}, edt stop {job_id}",
             file=sys.stderr,
         )
         # The interrupt must still stop the cell or script. It only does not stop the job.
@@ -115,7 +116,7 @@ def raise_unless_finished(view: JobView, timeout: float | None) -> None:
             f"Job {view.id} is still {view.state.shown} after {timeout or 0:g} s.",
             hint="job.resume() lets it go on, or at a shell: edt resume " + view.id
             if suspended
-            else "It goes on; wait again, or end it with job.stop().",
+            else "It goes on; wait again, or end it: job.stop(), or at a shell: edt stop " + view.id,
             job=view.id,
             state=view.state.value,
         )

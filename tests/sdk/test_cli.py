@@ -143,11 +143,18 @@ def test_a_failure_is_printed_once(edt, peer, view):
         (("sumbit", "."), "there is no `edt sumbit`. Did you mean submit? See: edt --help"),
         (("group", "creat", "a"), "there is no `edt group creat`. Did you mean create? See: edt group --help"),
         (("submit", ".", "--max-worker", "2"), "--max-worker. Did you mean --max-workers? See: edt submit --help"),
+        (("pause", "edt-1"), "there is no `edt pause`. Did you mean suspend? See: edt --help"),
         (("frobnicate",), "there is no `edt frobnicate`. See: edt --help"),
         (
             ("priority", "a", "3"),
             "there is no `edt priority`. --priority is an option of `edt submit`, `edt clone`, `edt",
         ),
+        (
+            ("submit", "rings", "--epochs", "5"),
+            "--epochs. Arguments of your script go after --, as in `edt submit rings -- --epochs 5`. See: edt submit",
+        ),
+        (("submit", "rings", "--args", "--epochs 5"), "after --, as in `edt submit rings -- --epochs 5`."),
+        (("clone", "edt-1", "--args=--epochs 5"), "after --, as in `edt clone edt-1 -- --epochs 5`."),
         (("list", "more"), "unrecognized arguments: more. See: edt list --help"),
         (("submit", ".", "--mode", "exat"), "(choose from 'exact', 'fast'). See: edt submit --help"),
         (("submit", ".", "--framework", "pytorch"), "There is no framework 'pytorch'. Did you mean 'PyTorch'?"),
@@ -506,7 +513,15 @@ def test_ctrl_c(peer, runtime_dir, view, stream):
         out, complaints = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
     assert "Stopped waiting. Job edt-1 goes on" in complaints
+    assert "or at a shell: edt wait edt-1, edt stop edt-1" in complaints
     assert "Traceback" not in complaints
+
+
+def test_without_a_verb_there_is_help(edt):
+    done = edt(server=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "submit" in done.stderr
+    assert "Exit codes:" in done.stderr
 
 
 def test_version(edt):

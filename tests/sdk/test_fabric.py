@@ -52,6 +52,9 @@ def test_the_union_of_both_keyword_families_is_accepted(capfd: pytest.CaptureFix
     model, datasets_function, loss_function, optimizer = parts().values()
     with pytest.raises(InvalidRequest, match="not the model's"):
         FabricModel(nn.Linear(2, 2), datasets_function, loss_function, optimizer)
+    needs = r"train\(\): missing a required argument: 'batch_size'\. It needs epoch_number and batch_size\."
+    with pytest.raises(InvalidRequest, match=needs):
+        FabricModel(model, datasets_function, loss_function, optimizer).train(5)  # type: ignore[call-arg]
     FabricModel(model, datasets_function, loss_function, optimizer)
 
 

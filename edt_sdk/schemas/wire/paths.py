@@ -6,11 +6,13 @@ download contains. `jobs/<job id>/` (0700) is ours: payloads, commit log, stream
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from edt_sdk.schemas.validation import RESULT
 
+_OF_EPOCH = re.compile(r"model_epoch_\d+(_optimizer_state)?\.pth\Z")
 SUBMITTED_CODE = "_submitted_code"
 
 
@@ -126,6 +128,11 @@ class JobPaths:
         Their updates were lost with every process that knew them, and were computed again.
         """
         return self.job_dir / f"training-{training}.discarded.jsonl"
+
+    def superseded(self, file: Path) -> bool:
+        """Return whether a file below `model/` holds weights of an epoch, while there are final ones."""
+        of_epoch = file.parent == self.train_dir and _OF_EPOCH.match(file.name) is not None
+        return of_epoch and (self.train_dir / "model_epoch_final.pth").exists()
 
     def final(self, training: int) -> Path:
         """Return the k-th training's final state dict, kept when a later one replaces `model_epoch_final.pth`."""

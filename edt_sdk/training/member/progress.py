@@ -36,7 +36,9 @@ class ProgressReporter:
     def report(self, current: TrainingState) -> None:
         """Report now."""
         # Without samples there was no update, or no complete validation yet.
-        cursor, train, test = current.cursor, current.train, current.test
+        cursor, test = current.cursor, current.test
+        # As in the log: an epoch's last update may have few samples, and says little about the model.
+        train = current.epoch if current.epoch.samples else current.ended
         schedule, (done, total) = cursor.schedule, cursor.done
         self._last = time.monotonic()
         self._samples = 0

@@ -112,7 +112,7 @@ class Steps:
 
     def _end_epoch(self, step: EpochEnd, now: GroupMembership) -> None:
         self.current.learning_rate.step("epoch", _loss(self.current.epoch), _loss(self.current.test))
-        self.current.epoch = Totals()
+        self.current.ended, self.current.epoch = self.current.epoch, Totals()
         self._advance()
         if step.checkpoint and now.rank == 0:
             self.write_epoch(step)

@@ -42,8 +42,11 @@ class StateRecord:
         last, last_test: the update and the validation that rank 0 wrote last, or would have written.
         callbacks: the objects as bytes, None while they are as in the payload.
         learning_rate: state of the scheduler.
-        tally: counts of a validation job so far. It must stay the last field: pickles of version 0.1 hold the fields by
-            their order, and the oldest have no tally.
+        tally: counts of a validation job so far.
+        ended: totals of the newest epoch that ended.
+
+    Fields are added at the end: pickles of version 0.1 hold the fields by their order, and end before `ended`, the
+    oldest before `tally`.
     """
 
     position: int = 0
@@ -56,6 +59,7 @@ class StateRecord:
     callbacks: bytes | None = None
     learning_rate: dict[str, Any] | None = None
     tally: Tally = _UNSEEN
+    ended: Totals = _NOTHING
 
     def encoded(self) -> tuple[bytes, dict[str, Any] | None]:
         """Return the record as plain data, so that no path of a module becomes part of a file."""
@@ -97,7 +101,7 @@ class TrainingState:
         self.model: nn.Module = training.model
         self.optimizer: Optimizer = training.optimizer
         self.cursor = Cursor(schedule)
-        self.train = self.epoch = self.validation = self.test = _NOTHING
+        self.train = self.epoch = self.ended = self.validation = self.test = _NOTHING
         self.tally = _UNSEEN
         self.last: LastUpdate | None = None
         self.last_test: TestLine | None = None
@@ -127,6 +131,7 @@ class TrainingState:
             callbacks=self.hooks.frozen,
             learning_rate=self.learning_rate.state(),
             tally=self.tally,
+            ended=self.ended,
         )
         return state.capture(self.model, self.optimizer, record.encoded())
 
@@ -136,8 +141,9 @@ class TrainingState:
         self.cursor = Cursor(self.cursor.schedule, record.position)
         self.train, self.epoch = record.train, record.epoch
         self.validation, self.test = record.validation, record.test
-        # The oldest records of version 0.1 have no tally.
+        # Records of version 0.1 have no `ended`, and the oldest no tally.
         self.tally = getattr(record, "tally", _UNSEEN)
+        self.ended = getattr(record, "ended", _NOTHING)
         self.last, self.last_test = record.last, record.last_test
         self.hooks.adopt(record.callbacks)
         self.learning_rate.restore(record.learning_rate)

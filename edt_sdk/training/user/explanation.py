@@ -5,6 +5,7 @@ All of it reads the traceback of an exception that was raised already, so a trai
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import traceback
@@ -26,6 +27,8 @@ _PACKAGES = {
     "yaml": "pyyaml",
 }
 _OURS = Path(__file__).parents[2]
+# Frames between a call of a module and its forward pass. They are the same in each traceback.
+_WRAPPERS = ("_call_impl", "_wrapped_call_impl")
 _LONGEST = 100
 _MOST_TENSORS = 3
 
@@ -36,16 +39,33 @@ def users(error: BaseException) -> BaseException:
         return error
     # In a driver the user's line is in the traceback of our error, which was raised in a call of the user's.
     frames = traceback.extract_tb(error.__traceback__)
-    return error.__cause__ if all(Path(frame.filename).is_relative_to(_OURS) for frame in frames) else error
+    # Our context managers have a frame of contextlib between two of ours.
+    ours = all(_is_ours(frame) or frame.filename == contextlib.__file__ for frame in frames)
+    return error.__cause__ if ours else error
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).is_relative_to(_OURS)
 
 
 def traceback_text(error: BaseException) -> str:
-    """Return the traceback of the user's exception, without ours around it."""
+    """Return the traceback of the user's exception, without the frames of our calls and of torch's wrappers."""
     shown = users(error)
     if not isinstance(shown, EdtError):
-        return "".join(traceback.format_exception(shown))
+        whole = traceback.TracebackException.from_exception(shown)
+        each: traceback.TracebackException | None = whole
+        while each is not None:
+            _shorten(each.stack)
+            each = each.__cause__ or each.__context__
+        return "".join(whole.format())
     frames = "".join(traceback.format_tb(shown.__traceback__))
     return f"Traceback (most recent call last):\n{frames}{type(shown).__name__}: {shown}\n"
+
+
+def _shorten(stack: traceback.StackSummary) -> None:
+    # An exception that our own code raised is a fault of ours, and needs its frames.
+    if stack and not _is_ours(stack[-1]):
+        stack[:] = [frame for frame in stack if not _is_ours(frame) and frame.name not in _WRAPPERS] or stack[-1:]
 
 
 def sentence(text: str, *more: str) -> str:
@@ -68,26 +88,34 @@ def missing_module(error: BaseException) -> str:
 
 
 def layer(error: BaseException, model: nn.Module, called: str, code: Path) -> str:
-    """Return in which layer of `model` the exception was raised, and the shape of its input. "" outside of layers.
+    """Return where in `model` or the loss function the exception was raised, and what came in. "" outside of both.
 
     `called` is the place of the `train()` call, which is named when no frame is from a file below `code`.
     """
     try:
         error = users(error)
-        found = _innermost(error)
-        if found is None:
+        loss = _loss_call(error)
+        found = _innermost(error) if loss is None else None
+        if loss is not None:
+            function, got = loss
+            part, where = "loss function", f"the loss function {getattr(function, '__name__', None) or repr(function)}"
+            # A wrong type of labels is as frequent as a wrong shape.
+            shapes = [f"{_shape(each)} ({str(each.dtype).removeprefix('torch.')})" for each in _tensors(got)]
+        elif found is not None:
+            module, got = found
+            names = {id(each): name for name, each in model.named_modules()}
+            place = {None: "", "": "the model itself, "}.get(
+                names.get(id(module)), f"layer {_path(names.get(id(module)))}, "
+            )
+            part, where = "model", place + _shortened(module)
+            shapes = [_shape(each) for each in _tensors(got)]
+        else:
             return ""
-        module, got = found
-        names = {id(each): name for name, each in model.named_modules()}
-        place = {None: "", "": "the model itself, "}.get(
-            names.get(id(module)), f"layer {_path(names.get(id(module)))}, "
-        )
-        shapes = [_shape(each) for each in _tensors(got)][:_MOST_TENSORS]
-        what = f", which got {' and '.join(shapes)}" if shapes else ""
+        what = f", which got {' and '.join(shapes[:_MOST_TENSORS])}" if shapes else ""
         files = [Path(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)]
         own = any(file.is_relative_to(code) for file in files)
-        line = "" if own or not called else f" The model is the one of the train() call in {called}."
-        return f"It was raised in {place}{_shortened(module)}{what}.{line}"
+        line = "" if own or not called else f" The {part} is the one of the train() call in {called}."
+        return f"It was raised in {where}{what}.{line}"
     except Exception:  # a __repr__ of the user's may raise, and the error itself must be reported
         return ""
 
@@ -95,6 +123,17 @@ def layer(error: BaseException, model: nn.Module, called: str, code: Path) -> st
 def _path(name: str | None) -> str:
     """Return a layer's name as it is written in Python: "model[2]" for the third of a Sequential."""
     return "model" + "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in (name or "").split("."))
+
+
+def _loss_call(error: BaseException) -> tuple[Any, Any] | None:
+    """Return the loss function and its arguments where the exception was raised in its call."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        values = frame.f_locals
+        # See `ShardRunner._forward`: there are outputs before the call, and a loss after it.
+        called = frame.f_code.co_name == "_forward" and "outputs" in values and "loss" not in values
+        if called and Path(frame.f_code.co_filename).is_relative_to(_OURS):
+            return values["self"]._loss_function, (values["outputs"], values["labels"])
+    return None
 
 
 def _innermost(error: BaseException) -> tuple[nn.Module, Any] | None:

@@ -346,16 +346,16 @@ export interface IJobProgress {
   total_updates: number;
   epoch: number;
   epochs: number;
-  /** Means over the samples of the last update. */
+  /** Means over the samples of the running epoch so far, and of the last epoch once that has ended. */
   loss: number | null;
-  /** Means over the samples of the last update. */
+  /** Means over the samples of the running epoch so far, and of the last epoch once that has ended. */
   accuracy: number | null;
   /** Means of the last validation. */
   test_loss: number | null;
   /** Means of the last validation. */
   test_accuracy: number | null;
   samples_per_second: number | null;
-  /** The loss of the last update is NaN or infinite, for which JSON has only null. */
+  /** That loss is NaN or infinite, for which JSON has only null. */
   not_a_number: boolean;
   /** Why the weights depend on the number of workers, in sentences. Empty while nothing was found. */
   inexact: string;

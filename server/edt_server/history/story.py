@@ -146,7 +146,7 @@ def _arrived(data: Data) -> str:
 
 def _demand(data: Data) -> str:
     if data["demand"] == 0:
-        return "needs no slot until its next training"
+        return "needs no slot: no training of it runs"
     return f"its training can use up to {_count(data['demand'], 'slot')}"
 
 

@@ -370,7 +370,9 @@ class Change:
 
 def missing(job: str) -> NotFound:
     """Return the error for an id that no job has."""
-    return NotFound(f"There is no job {job!r}.", hint="List the jobs there are with `edt list`.", job=job)
+    return NotFound(
+        f"There is no job {job!r}.", hint="List the jobs there are: client.jobs(), or at a shell: edt list", job=job
+    )
 
 
 def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:

@@ -80,8 +80,9 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
 
     Args:
         paths: the job's files.
-        part: "model" (`model/`), "checkpoint" (`checkpoint/` and the epochs' files under `model/train/`), "log"
-            (`log/` and the raw streams), or "all" (the whole result folder and the raw streams).
+        part: "model" (`model/`, without the epochs' files once there are final ones), "checkpoint" (`checkpoint/` and
+            the epochs' files under `model/train/`), "log" (`log/` and the raw streams), or "all" (the whole result
+            folder and the raw streams).
         streams: False for the folders alone, without the raw streams.
     """
     if part not in PARTS:
@@ -138,7 +139,8 @@ def _members(paths: JobPaths, part: str, streams: bool) -> Iterator[ArchiveMembe
         yield from _walk(root, paths.checkpoint_dir, "checkpoint/")
         yield from (m for m in _walk(root, paths.train_dir, "model/train/") if m.path.name.startswith("model_epoch_"))
     else:
-        yield from _walk(root, root / part, f"{part}/")
+        # A big model has gigabytes per epoch. The part "checkpoint" has them.
+        yield from (m for m in _walk(root, root / part, f"{part}/") if not paths.superseded(root / m.name))
     if streams and part in ("all", "log"):
         yield from _walk(paths.job_dir, paths.streams_dir, "streams/")
 

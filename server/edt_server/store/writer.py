@@ -182,7 +182,11 @@ class Writer:
     def _model(self, job_id: str) -> JobModel:
         model = self._session.get(JobModel, job_id)
         if model is None:
-            raise NotFound(f"There is no job {job_id}.", hint="`edt list` shows the jobs there are.", job=job_id)
+            raise NotFound(
+                f"There is no job {job_id}.",
+                hint="List the jobs there are: client.jobs(), or at a shell: edt list",
+                job=job_id,
+            )
         return model
 
 

@@ -102,8 +102,13 @@ def test_wrong_names_and_values(accepting, client, folder, options, says):
 
 def test_an_unknown_argument_is_a_type_error_too(client, accepting, folder):
     job = client.submit(folder)
+    for other, meant in (("pause", "suspend"), ("cancel", "stop"), ("metric", "metrics")):
+        with pytest.raises(AttributeError, match=rf"A job has no '{other}'\. Did you mean '{meant}'\?"):
+            getattr(job, other)
     with pytest.raises(TypeError, match=r"update\(\) has no argument 'prioriy'\. Did you mean 'priority'\?"):
         job.update(prioriy=3)
+    with pytest.raises(TypeError, match=r"download\(\): too many positional arguments\."):
+        job.download("a", "model", "more")
     with pytest.raises(InvalidRequest, match=r"Did you mean 'parent'\?"):
         client.create_instance_group("a", parrent="b")
     with pytest.raises(Unprocessable, match=r"priority must be a whole number, not the text '3'"):

@@ -157,3 +157,7 @@ def test_the_page_of_all_jobs(views, make_view):
     assert max(map(len, small)) <= 50
     assert small[-1].startswith("… and 5 more lines")
     assert top_lines(machine, [], NOW, width=50)[-1] == "No jobs."
+    ended = [make_view(id=f"e-{at}", state=JobState.FINISHED) for at in range(8)]
+    page = top_lines(machine, [waits, *ended], NOW, width=140)
+    assert [line.split()[0] for line in page if line.strip().startswith("e-")] == [f"e-{at}" for at in range(5)]
+    assert page[-1] == "… and 3 that ended before: `edt list` shows them"

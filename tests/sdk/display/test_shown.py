@@ -48,6 +48,13 @@ def everything():
     ]
 
 
+def test_metrics_say_which_tests_they_leave_out():
+    metrics = Metrics(train=[point(0)], test=[validation(epoch) for epoch in range(12)])
+    assert "… the tests of 2 earlier epochs are in .test\n  test, epoch 3: " in repr(metrics)
+    assert "… and 2 more of 12, which are not shown here." in metrics._repr_html_()
+    assert "earlier" not in repr(Metrics(train=[point(0)], test=metrics.test[:10]))
+
+
 @pytest.mark.parametrize("shown", everything(), ids=lambda shown: type(shown).__name__)
 def test_it_is_html_that_an_untrusted_notebook_keeps(shown):
     html = shown._repr_html_()

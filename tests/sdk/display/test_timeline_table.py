@@ -45,6 +45,22 @@ def test_the_table():
     ]
 
 
+def test_many_jobs_and_changes_print_narrow():
+    names = {f"j{at}": f"a long name {at}" for at in range(8)}
+    rows = [
+        row(100.0 + at, {f"j{at % 8}": 4}, 0, "who has slots now, and why it has just as many as these")
+        for at in range(50)
+    ]
+    timeline = Timeline(capacity=4, rows=rows, names=names)
+    lines = repr(timeline).splitlines()
+    assert lines[0] == "… 10 earlier changes: .table() has them all."
+    assert lines[1].startswith("A a long name 2, B a long name 3")
+    assert [line for line in lines if line.startswith("     time")] == ["     time  free  slots  cause"]
+    assert lines[-1].startswith("   0:49.0     0  ")
+    assert max(map(len, lines)) <= 120
+    assert len(timeline.table().splitlines()) == 51
+
+
 def test_settled_rows_alone():
     assert len(timeline_table(ROWS, settled_only=True).splitlines()) == len(ROWS)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from edt_sdk import Client, NotAllowed, ServerUnreachable
-from edt_sdk.http.discovery import clean_url, connect, running_servers
+from edt_sdk.http.discovery import chosen_among, clean_url, connect, running_servers
 
 
 def announce(folder, peer, *, pid=None, token=None, url=None, name=None, **more):
@@ -111,6 +111,14 @@ def test_the_lab_of_the_checkout_comes_before_other_servers(peer, runtime_dir, t
     server, _ = connect(environ={})
     assert (server.found, server.token) == ("the JupyterLab of this checkout", "secret")
     assert "localhost" in server.url
+    assert chosen_among(server) == ""
+    announce(runtime_dir, peer, name="c", url="http://127.0.0.1:1/")
+    assert "the checkout" not in chosen_among(server)
+    assert "Beside it runs http://127.0.0.1:1/: name that one" in chosen_among(server)
+    # A terminal of JupyterLab belongs to that server, wherever it is.
+    server, _ = connect(environ={"JUPYTER_SERVER_URL": peer.url})
+    assert (server.url, server.token, server.found) == (peer.url, "secret", "the server of this terminal")
+    assert chosen_among(server) == ""
     # A folder of another user is none of ours.
     monkeypatch.setattr(os, "geteuid", lambda: runtime.stat().st_uid + 1)
     assert connect(environ={})[0].url == peer.url
@@ -145,6 +153,9 @@ def test_make_lab_is_named_in_a_checkout(runtime_dir, tmp_path, monkeypatch):
     (tmp_path / "jupyter_ext" / "edt_jupyter").mkdir(parents=True)
     (tmp_path / "notebooks").mkdir()
     monkeypatch.chdir(tmp_path / "notebooks")
+    with pytest.raises(ServerUnreachable, match=r"Start one with: jupyter lab, or jupyter edt"):
+        connect(environ={})
+    monkeypatch.setattr("sys.prefix", str(tmp_path / ".venv"))
     with pytest.raises(ServerUnreachable, match=r"Start one with: make lab, or jupyter edt"):
         connect(environ={})
 

@@ -29,7 +29,7 @@ MakeView = Callable[..., JobView]
         (
             {"progress": JobProgress(update=12, total_updates=80, epoch=1, epochs=8, loss=0.3, test_accuracy=0.876)},
             3,
-            "RUNNING on 3 workers · digits · edt-1 · step 12 of 80 · epoch 2 of 8 · test accuracy 87.6 %",
+            "RUNNING on 3 workers · digits · edt-1 · update 12 of 80 · epoch 2 of 8 · test accuracy 87.6 %",
         ),
         (
             {"state": JobState.RECOVERING, "message": "Worker 3 was killed by SIGKILL."},

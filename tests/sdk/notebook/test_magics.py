@@ -105,6 +105,7 @@ def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
         ("edt_submit", "", "needs a folder"),
         ("edt_submit", "folder --max-workers many", "invalid int value"),
         ("edt_submit", "folder --unknown 3", "unrecognized arguments"),
+        ("edt_submit", "folder --epochs 5", "after --, as in `%edt_submit folder -- --epochs 5`"),
         ("edt_submit", ". --maxworkers 4", "--maxworkers. Did you mean --max-workers"),
         ("edt_submit", "no/such/folder", "There is no folder or file"),
         ("edt_submit", ". --env A", "KEY=VALUE"),

@@ -87,9 +87,21 @@ def test_a_script_without_train(sources):
     check_trains(spec(wmla=WmlaRequest()), files(sources))
 
 
+BUILDS = "import torch\nfrom fabric_model import FabricModel\nfabric = FabricModel(torch.nn.Linear(1, 1), 0, 0, 0)\n"
+
+
+def test_a_model_that_is_never_trained():
+    with pytest.raises(Unprocessable, match=r"train\.py builds a FabricModel and never calls its train"):
+        check_trains(spec(), files({"train.py": BUILDS}))
+
+
 @pytest.mark.parametrize(
     "sources",
     [
+        {"train.py": BUILDS + "fabric.train(1, 2)\n"},
+        {"train.py": BUILDS + "getattr(fabric, 'tr' + 'ain')(1, 2)\n"},
+        {"train.py": "import model\nmodel.fabric.train(1, 2)\n", "model.py": BUILDS},
+        {"train.py": "import our_own_trainer\n" + BUILDS},
         {"train.py": "from fabric_model import FabricModel\n"},
         {"train.py": "import model\n", "model.py": "from edt_sdk import fabric\n"},
         {"train.py": "import importlib\nimportlib.import_module('a')\n"},

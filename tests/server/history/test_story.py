@@ -33,7 +33,7 @@ ARRIVED = {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "de
         ("training_started", {"training": 0, "shards": 4, "epochs": 0}, "its test began"),
         ("training_ended", {"training": 0, "updates": 0}, "its test ended"),
         ("job_demand", {"job": "a", "demand": 8}, "its training can use up to 8 slots"),
-        ("job_demand", {"job": "a", "demand": 0}, "needs no slot until its next training"),
+        ("job_demand", {"job": "a", "demand": 0}, "needs no slot: no training of it runs"),
         (
             "job_changed",
             {"job": "a", "priority": 10000, "max_workers": None, "before": {"priority": 5000}, "by": "ana"},

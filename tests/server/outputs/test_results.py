@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import pytest
 
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.saved import Saved
+from edt_sdk.training.member.model_zip import write
 from edt_server.outputs.results import Checkpoint, checkpoints, plan
 
 
@@ -58,6 +61,28 @@ def test_leaves_out_what_nobody_can_resume_from(paths):
     exact(paths, 0, "update-4", position=6, updates=4).rename(folder / "update-4.ckpt.damaged")
     (folder / "update-5.ckpt").symlink_to(folder / "missing")
     assert checkpoints(paths) == []
+
+
+def test_the_part_model_is_the_final_one_once_there_is_one(paths):
+    epochs = [f"model_epoch_{n}{state}.pth" for n in (1, 2) for state in ("", "_optimizer_state")]
+    own = ["model_epoch_best.pth", "notes.txt"]
+    for name in (*epochs, *own):
+        (paths.train_dir / name).write_bytes(b"1234")
+
+    def there(part):
+        archive = b"".join(plan(paths, part).chunks)
+        return {name for name in (*epochs, *own, *final) if f"model/train/{name}".encode() in archive}
+
+    final = ["model_epoch_final.pth", "model_epoch_final_optimizer_state.pth"]
+    assert there("model") == {*epochs, *own}
+    for name in final:
+        (paths.train_dir / name).write_bytes(b"1234")
+    assert there("model") == {*own, *final}
+    assert there("all") == {*epochs, *own, *final}
+    assert there("checkpoint") >= {*epochs}
+    write(paths, paths.result_dir / "saved")
+    with zipfile.ZipFile(paths.result_dir / "saved" / f"{paths.job_id}.zip") as archive:
+        assert sorted(archive.namelist()) == sorted(f"model/train/{name}" for name in (*own, *final))
 
 
 def test_the_part_checkpoint_holds_both_kinds_and_nothing_that_comes_and_goes(paths):

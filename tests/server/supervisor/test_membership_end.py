@@ -111,22 +111,28 @@ def test_a_worker_that_cannot_start_is_an_error(story):
 
 
 @pytest.mark.parametrize(
-    ("code", "failed", "sentence"),
+    ("code", "failed", "sentence", "last"),
     [
-        (1, "train.py raised KeyError: 'x'", "train.py raised KeyError: 'x'."),
-        (3, None, "The main script ended with exit code 3."),
-        (0, None, "The main script ended while training 0 was running."),
+        (1, "train.py raised KeyError: 'x'", "train.py raised KeyError: 'x'.", "last"),
+        (3, None, "The main script ended with exit code 3.", "last"),
+        (0, None, "The main script ended while training 0 was running.", "last"),
+        (
+            2,
+            None,
+            "The main script ended with exit code 2: unrecognized arguments: --epocs 30.",
+            "usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --epocs 30",
+        ),
     ],
 )
-def test_a_driver_that_fails_fails_the_job(story, code, failed, sentence):
+def test_a_driver_that_fails_fails_the_job(story, code, failed, sentence, last):
     story.running(0)
     if failed is not None:
         story.say(DRIVER, link.Failed(worker=None, message=failed, traceback=""))
-    story.exit(DRIVER, code, words=LastLines("driver.stderr", "last"))
+    story.exit(DRIVER, code, words=LastLines("driver.stderr", last))
     assert End(0, 0.0) in story.last
     story.exit(0, -15, signals=(15,))
     assert story.reports[-1] == control.JobEnded(
-        state=JobState.FAILED, message=f"{sentence}\nLast lines of driver.stderr:\nlast"
+        state=JobState.FAILED, message=f"{sentence}\nLast lines of driver.stderr:\n{last}"
     )
 
 

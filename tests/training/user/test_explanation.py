@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.fields import near
 from edt_sdk.training.user import explanation
 
 
@@ -70,6 +71,15 @@ def test_a_loss_is_no_layer():
     error = raised(nn.NLLLoss(), torch.zeros(4, 3), torch.zeros(5, dtype=torch.long))
     text = explanation.layer(error, Net(), "", Path("/nowhere"))
     assert text == "It was raised in NLLLoss(), which got a tensor of 4×3 and a tensor of 5."
+
+
+def test_a_traceback_is_without_the_wrappers_of_torch():
+    text = explanation.traceback_text(raised(Net(), torch.zeros(16, 8)))
+    assert "_call_impl" not in text
+    assert text.count("in forward") > 1
+    assert text.startswith("Traceback (most recent call last):")
+    # A fault in our own code keeps its frames.
+    assert "in near" in explanation.traceback_text(raised(near, None, ()))
 
 
 def test_nothing_is_added_outside_of_layers():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ LINES = 20
 _BYTES = 32 * 1024
 _LINE = 500
 _NO_SDK = "No module named 'edt_sdk"
+# The last line of argparse.
+_WRONG_ARGUMENTS = re.compile(r"^[^\s:]+: error: (.+)$")
 # How a stack of `faulthandler` begins.
 _STACK = "(most recent call first):"
 HUNG = (
@@ -91,6 +94,9 @@ def failure(
     A second sentence gives the number of attempts when there was more than one. `hint` says what to do.
     """
     sentence = f"{who} {what}".rstrip()
+    wrong = _WRONG_ARGUMENTS.search(words.text.rpartition("\n")[2]) if words is not None else None
+    if wrong and what == how_it_ended(2):
+        sentence += f": {wrong[1]}"
     if not sentence.endswith((".", "!", "?")):
         sentence += "."
     if times > 1:
