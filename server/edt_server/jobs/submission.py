@@ -104,12 +104,15 @@ def place(
     interpreter: Interpreter,
     threads: int,
     weights: Path | None = None,
+    colour: str = "",
 ) -> Submission:
     """Unpack `package` where the job will find it, and keep the `weights` it begins with. Blocks.
 
+    The job gets an id with this `colour` (see `new_id`).
+
     PackageError when it is refused or its main script is not Python, with nothing left.
     """
-    paths = JobPaths(settings.data_dir, owner, new_id(spec.name))
+    paths = JobPaths(settings.data_dir, owner, new_id(spec.name, colour))
     paths.result_dir.mkdir(parents=True)
     try:
         unpacked = unpack(
