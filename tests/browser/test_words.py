@@ -52,9 +52,9 @@ def test_a_forecast_is_not_more_exact_than_it_is():
     # Node has the time zone of this process.
     said = evaluate(MODULE, f"of.forecastClock(it, {noon})", [noon + 119, noon + 5 * 60 + 40, noon + 26 * 3600])
     assert said == ["12:01:59", "12:06", "2026-03-05 14:00"]
-    spans = [(10, 100), (100, 130), (4740, 19080), (7000, 7190), (7300, 7310)]
+    spans = [(0.2, 29), (20, 120), (10, 100), (100, 130), (4740, 19080), (7000, 7190), (7300, 7310)]
     assert evaluate(MODULE, "of.spanWords(it[0], it[1])", [*spans]) == [
-        "10 to 100 s", "2 min", "1.3 to 5.3 h", "117 to 120 min", "2 h",
+        "at most 29 s", "at most 2 min", "10 to 100 s", "2 min", "1.3 to 5.3 h", "117 to 120 min", "2 h",
     ]  # fmt: skip
 
 

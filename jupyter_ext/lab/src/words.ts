@@ -71,7 +71,7 @@ export function forecastClock(time: number, now: number = Date.now() / 1000): st
 export function spanWords(earliest: number, latest: number): string {
   const [unit, size, digits] = latest < NEAR ? (['s', 1, 0] as const) : latest < FAR ? (['min', 60, 0] as const) : (['h', 3600, 1] as const);
   const [low, high] = [earliest, latest].map(seconds => Number((Math.max(0, seconds) / size).toFixed(digits)));
-  return low === high ? `${high} ${unit}` : `${low} to ${high} ${unit}`;
+  return low === high ? `${high} ${unit}` : low === 0 ? `at most ${high} ${unit}` : `${low} to ${high} ${unit}`;
 }
 
 /** `12 s`, `3 min`, `2 h 5 min`, `4 d 2 h`. */

@@ -427,7 +427,9 @@ def _span(at: Situation) -> str:
     unit, size, digits = ("s", 1, 0) if last < 120 else ("min", 60, 0) if last < 7200 else ("h", 3600, 1)
     low, high = (f"{value / size:.{digits}f}".removesuffix(".0") for value in (first, last))
     # One unit for both: "79 min to 5.3 h" is read as a long time and a short one.
-    return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"
+    if low == high:
+        return f"{high} {unit}"
+    return f"at most {high} {unit}" if low == "0" else f"{low} to {high} {unit}"
 
 
 def _measured(cut: Cut) -> bool:

@@ -8,10 +8,9 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from edt_sdk.pictures.parts.look import job_colour
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire.paths import JobPaths
@@ -73,16 +72,16 @@ def remove(paths: JobPaths) -> None:
             shutil.rmtree(folder)
 
 
-def new_id(name: str, colour: str = "") -> str:
+def new_id(name: str, fits: Callable[[str], bool] = bool) -> str:
     """Make an id that people recognise: the name in plain letters and six random letters.
 
-    `colour` is the `job_colour` that the id has to have, any colour by default.
+    `fits` says whether an id has the colour that is wanted, which an id in eight has. By default any id fits.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_SLUG].rstrip("-")
     # The id is a folder name and part of URLs, so plain letters only. The random part needs no look into the store.
     while True:
         made = f"{slug or 'job'}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM))}"
-        if not colour or job_colour(made) == colour:
+        if fits(made):
             return made
 
 

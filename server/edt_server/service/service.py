@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from edt_sdk.pictures.parts.colours import colour_for_new
-from edt_sdk.pictures.parts.look import JOB_COLOURS
+from edt_sdk.pictures.parts.look import JOB_COLOURS, job_colour
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
@@ -351,8 +351,12 @@ class Service:
         # The id decides the colour, so that no other place has to remember it. Two submissions at the same moment may
         # get the same one.
         colour = colour_for_new(living, (row.id for row in recent))
+
+        def fits(made: str) -> bool:
+            return job_colour(made) == colour
+
         accepted = await asyncio.to_thread(
-            submission.place, self.settings, user, spec, package, interpreter, threads, weights, colour
+            submission.place, self.settings, user, spec, package, interpreter, threads, weights, fits
         )
 
         def enter(change: Change) -> None:
