@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 
 from edt_sdk.formatting.tables import text_table
 from edt_sdk.schemas.forecast import WhatIf
+
+_NEAR = 120.0  # seconds
 
 
 class WhatIfAnswer(WhatIf, frozen=True, kw_only=True):
@@ -30,4 +33,9 @@ class WhatIfAnswer(WhatIf, frozen=True, kw_only=True):
 
 
 def _when(seconds: float | None) -> str:
-    return "" if seconds is None else f"about {datetime.fromtimestamp(seconds):%a %H:%M:%S}"
+    if seconds is None:
+        return ""
+    # A computed time that is far away is not exact to the second.
+    if seconds - time.time() < _NEAR:
+        return f"about {datetime.fromtimestamp(seconds):%a %H:%M:%S}"
+    return f"about {datetime.fromtimestamp(60 * round(seconds / 60)):%a %H:%M}"

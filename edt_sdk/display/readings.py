@@ -237,8 +237,6 @@ class Timeline:
                 for job in jobs
             ),
             capacity=tuple(int(row.get("capacity", self.capacity)) for row in self.rows),
-            # As the server does for its pictures, so that a job has one colour on a screen.
-            first=tuple(job for job in jobs if self.rows[-1]["slots"].get(job)),
         )
         picture = image(draw_allocation(chart, Look(width=_WIDTH)), chart.says())
         # The first line is the table's head and always stays.

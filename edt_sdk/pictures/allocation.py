@@ -55,7 +55,7 @@ class AllocationChart:
         note: a sentence below the picture, such as how many changes were left out.
         empty: the sentence for a picture without any column.
         shortest: the smallest width in seconds. A window that a person chose may be shorter.
-        first: jobs that choose their colours first (see `colours`).
+        brief: True for a small picture: its legend has only the jobs that hold slots at the end, and it has no note.
     """
 
     edges: tuple[float, ...]
@@ -67,7 +67,7 @@ class AllocationChart:
     note: str = ""
     empty: str = "Nothing has held a slot yet: the picture begins with the first job that starts."
     shortest: float = _SHORTEST
-    first: tuple[str, ...] = ()
+    brief: bool = False
 
     @property
     def columns(self) -> int:
@@ -103,7 +103,7 @@ def draw_allocation(held: AllocationChart, look: Look | None = None) -> str:
     if not held.columns or not any(map(any, (band.slots for band in held.bands))):
         return notice(look, held.says())
     ink = look.ink
-    dyes = colours((band.job for band in held.bands), held.mine, held.first)
+    dyes = colours(band.job for band in held.bands)
     heights = map(sum, zip(*(band.slots for band in held.bands), strict=True))
     most = max([1.0, *map(float, held.capacity), *heights])
     tops, rows = legend(look, _LEFT, 4, _legend_entries(held, dyes, look))
@@ -128,7 +128,7 @@ def draw_allocation(held: AllocationChart, look: Look | None = None) -> str:
     if lane:
         parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
     bottom = axis.bottom + 24
-    if held.note:
+    if held.note and not held.brief:
         parts.append(words(_LEFT, bottom + 10, shortened(held.note, look.width - _LEFT - 8, SMALL), ink.soft))
         bottom += 16
     return document(
@@ -193,10 +193,12 @@ def _counts(values: Sequence[float], kept: Sequence[int]) -> tuple[float, ...]:
 def _legend_entries(held: AllocationChart, dyes: Colours, look: Look) -> list[tuple[str, str]]:
     room = min(220.0, look.width - _LEFT - 40)
     found = []
-    for band in held.bands:
+    # The names of ended jobs would take the room of the list below a small picture. Their areas keep their titles.
+    bands = [band for band in held.bands if band.slots[-1]] if held.brief else held.bands
+    for band in bands:
         swatch = _swatch(dyes.of(band.job), _opacity(held, band), dyes.over.get(band.job))
         found.append((swatch, shortened(band.name, room, SMALL) or band.job))
-    if any(any(band.leaving) for band in held.bands):
+    if any(band.leaving[-1] if held.brief else any(band.leaving) for band in bands if band.leaving):
         found.append((_swatch(OTHERS_COLOUR) + _swatch("url(#leaving)"), "being given back"))
     return [*found, *entries([mark for mark in held.marks if mark.kind != "note"], look.ink, "slots")]
 

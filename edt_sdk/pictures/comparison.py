@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from edt_sdk.pictures.curves import LEFT, Loss, dots, drawable, lines, loss_axis, loss_frame, loss_grid, smoothed
-from edt_sdk.pictures.parts.colours import Colours, colours
+from edt_sdk.pictures.parts.colours import compared_colours
 from edt_sdk.pictures.parts.lettering import shortened
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import SMALL, document, legend, line, notice, tag, told, words
@@ -62,13 +62,13 @@ def draw_comparison(comparison: Comparison, look: Look | None = None, *, smooth:
     # Losses that are all NaN have no scale, and an empty frame would look like a defect.
     if not any(point.known for point in points):
         return notice(look, f"{comparison.says()} There is nothing to draw: try a smaller learning rate.")
-    ink, dyes = look.ink, colours(job.job for job in jobs)
+    ink, dyes = look.ink, compared_colours(job.job for job in jobs)
     rows, high = legend(look, LEFT, 4, list(_legend(jobs, dyes, bool(smooth), look)))
     top = high + 18
     frame = loss_frame(points, top, top + look.height(0.36, 140, 400), look.width - 10, log=log)
     parts = [*rows, *loss_grid(frame, look), words(6, top - 7, "loss", ink.soft)]
-    for (job, train, test), dash in zip(curves, _DASHES, strict=False):
-        parts += _curve(job, train, test, smooth, dash, dyes.of(job.job), frame)
+    for (job, train, test), dash, colour in zip(curves, _DASHES, dyes, strict=False):
+        parts += _curve(job, train, test, smooth, dash, colour, frame)
     parts.append(line(frame.left, frame.bottom, frame.right, frame.bottom, ink.line))
     parts += loss_axis(comparison.axis, frame, look, clock=False)
     return document(look, frame.bottom + 24, comparison.says(), parts)
@@ -93,11 +93,11 @@ def _curve(
     yield told("".join(shapes), job.says())
 
 
-def _legend(jobs: Sequence[Compared], dyes: Colours, smooth: bool, look: Look) -> Iterator[tuple[str, str]]:
+def _legend(jobs: Sequence[Compared], dyes: Sequence[str], smooth: bool, look: Look) -> Iterator[tuple[str, str]]:
     room = min(240.0, look.width - LEFT - 40)
-    for job, dash in zip(jobs, _DASHES, strict=False):
+    for job, dash, colour in zip(jobs, _DASHES, dyes, strict=False):
         name = shortened(job.name, room, SMALL) or job.job
-        yield tag("path", d="M-9 0H8", stroke=dyes.of(job.job), stroke_width=2.2, stroke_dasharray=dash), name
+        yield tag("path", d="M-9 0H8", stroke=colour, stroke_width=2.2, stroke_dasharray=dash), name
     if any(job.test for job in jobs):
         yield tag("circle", r=3, fill=look.ink.soft), "test loss"
     if smooth:

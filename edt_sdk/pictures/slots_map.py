@@ -54,12 +54,12 @@ class SlotsMap:
     Attributes:
         hosts: pairs of a name and its slots, in order.
         mine: the job that is emphasised, "" for none.
-        first: jobs that choose their colours first (see `colours`).
+        arrived: the jobs in order of arrival, so that of two with one colour the later one has the pattern.
     """
 
     hosts: tuple[tuple[str, tuple[SlotCell, ...]], ...]
     mine: str = ""
-    first: tuple[str, ...] = ()
+    arrived: tuple[str, ...] = ()
 
     def says(self) -> str:
         """Return the picture as one sentence."""
@@ -96,7 +96,7 @@ def draw_slots(slots: SlotsMap, look: Look | None = None) -> str:
     if not any(row for _, row in slots.hosts):
         return notice(look, slots.says())
     shown = slots.hosts[:_MOST_HOSTS]
-    dyes = colours((cell.job for _, row in shown for cell in row), slots.mine, slots.first)
+    dyes = colours((*slots.arrived, *(cell.job for _, row in shown for cell in row)))
     style = _Style(look.ink, slots.mine, dyes)
     left = min(0.3 * look.width, 12 + max(width_of(host, SMALL) for host, _ in shown))
     room = look.width - left - 8

@@ -15,7 +15,14 @@ import json
 def read(text):
     return json.loads(text)
 """
-TRAIN = "from model import read\n\n\nread('no JSON')\n"
+TRAIN = """\
+import argparse
+
+from model import read
+
+argparse.ArgumentParser().parse_args()
+read('no JSON')
+"""
 WRONG_LAYER = Path(__file__).parents[1] / "e2e" / "jobs" / "wrong_shape.py"
 PLAIN = {"main": "train.py", "framework": "PyTorch", "max_workers": 1, "progress": False}
 
@@ -76,6 +83,18 @@ def test_it_shows_the_users_own_line_and_opens_the_file_there(screen, server, br
     expect(form.get_by_label("What to train")).to_have_value("work/broken")
     expect(form.get_by_label("Main file")).to_have_value("train.py")
     expect(page.get_by_text("Mend work/broken/model.py, line 5")).to_be_visible()
+    form.get_by_label("Arguments").fill("--epocs 30")
+    form.get_by_role("button", name="Submit").click()
+    expect(page.locator(".jp-edt-job-header:visible")).to_contain_text("failed")
+
+    # No line of the code failed: the form comes to the front, where the argument is, and the code opens behind it.
+    actions.get_by_role("button", name="Mend and run again").click()
+    expect(page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="train.py")).to_be_visible()
+    expect(form.get_by_label("Arguments")).to_have_value("--epocs 30")
+    expect(form.get_by_label("Arguments")).to_be_visible()
+    expect(page.get_by_text("No line of the code failed.")).to_be_visible()
+    screen.shot("job-mended-argument")
+    form.get_by_label("Arguments").fill("")
     form.get_by_role("button", name="Submit").click()
     expect(page.locator(".jp-edt-job-header:visible")).to_contain_text("finished")
 

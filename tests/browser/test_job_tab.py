@@ -103,6 +103,10 @@ def test_suspended_and_resumed_from_the_keyboard(screen, server, submit):
     expect(dialog).to_contain_text("no update is lost")
     page.keyboard.press("Enter")
     expect(head).to_contain_text("suspended")
+    expect(head).to_contain_text("needs no slot.")
+    expect(head).not_to_contain_text("job.resume()")
+    expect(head).not_to_contain_text("samples/s")
+    screen.shot("job-suspended")
     resume = page.get_by_role("button", name="Resume from here").last
     expect(resume).to_be_enabled()
     resume.focus()

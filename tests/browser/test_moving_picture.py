@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -88,6 +89,18 @@ def captioned(taken: bytes, caption: str) -> Image.Image:
     return image
 
 
+def shown_everywhere(page: Page, job: Job) -> None:
+    """Wait until every part of the window shows the job, so that no part of the first picture contradicts another."""
+    expect(page.locator(f"[data-edt-job={job.id}]")).to_contain_text("/4 slots")
+    expect(page.locator(".jp-edt-machine svg title", has_text=f"{job.name}: ")).to_be_attached()
+    slots = page.locator("[data-picture='pictures/slots'] svg title", has_text=f"held by {job.name}")
+    expect(slots).not_to_have_count(0)
+    expect(page.locator("[data-picture='pictures/shares'] svg")).to_have_attribute(
+        "aria-label", re.compile("default holds [1-4]")
+    )
+    expect(page.locator(".jp-edt-says")).to_contain_text(re.compile("[1-4] of 4 slots in use, 1 job"))
+
+
 @pytest.mark.timeout(1200)
 def test_two_trainings_share_four_slots(page: Page, server, tmp_path):
     project(tmp_path)
@@ -115,6 +128,7 @@ def test_two_trainings_share_four_slots(page: Page, server, tmp_path):
     film = Film(page)
     try:
         first = trainings.begin("digits-a", 2000, 0.0005)
+        shown_everywhere(page, first)
         film.record("digits-a starts. Nothing else runs: it grows to all four slots.", hold({first: 4}))
         second = trainings.begin("digits-b", 2000, 0.001)
         film.record("digits-b arrives. The two share, and neither restarts.", hold({first: 2, second: 2}))

@@ -36,6 +36,11 @@ def test_an_empty_panel_teaches_and_the_next_job_appears_by_itself(page, start_s
     row = page.locator(".jp-edt-row", has_text="first")
     expect(row).to_contain_text("running")
     expect(page.locator(".jp-edt-status")).to_contain_text(re.compile(r"EDT 1\s*· [12]/4 slots"))
+    picture = page.locator(".jp-edt-machine svg")
+    expect(picture.locator("text", has_text="first")).not_to_have_count(0)
+    expect(picture.locator("text", has_text="elastic")).to_have_count(0)
+    expect(picture.locator("title", has_text="elastic-example: ")).to_be_attached()
+    screen.shot("panel-picture")
     stop.touch()
     job.wait(300)
     toast = page.locator(".Toastify__toast")
@@ -50,7 +55,7 @@ def test_an_empty_panel_teaches_and_the_next_job_appears_by_itself(page, start_s
 def test_opening_it_draws_the_slots_anew(screen):
     page = screen.open()
     screen.panel()
-    expect(page.locator(".jp-edt-machine img")).to_be_visible()
+    expect(page.locator(".jp-edt-machine svg")).to_be_visible()
     page.get_by_role("tab", name="File Browser").click()
     expect(page.locator(".jp-edt-panel")).to_be_hidden()
     # Without the timer that draws it now and then.
@@ -70,7 +75,7 @@ def test_it_shows_who_waits_and_why_and_what_is_chosen(screen, submit):
     row = page.locator(f"[data-edt-job={waiting.id}]")
     expect(row).to_contain_text("next in line")
     expect(row).to_contain_text("waiting")
-    expect(page.locator(".jp-edt-machine img")).to_have_attribute("alt", re.compile("Slots held"))
+    expect(page.locator(".jp-edt-machine svg")).to_have_attribute("aria-label", re.compile("Slots held"))
     for job in jobs:
         expect(page.locator(f"[data-edt-job={job.id}]")).to_contain_text("running")
     expect(page.locator(".jp-edt-machine")).to_contain_text("1 waiting, 4 want more.")
@@ -207,7 +212,7 @@ def test_the_dark_theme_has_colours_of_its_own(screen, submit, write_notebook, s
         )
         ink, ground = (sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours)
         assert ink - ground > 300, (surface, colours)
-    expect(page.locator(".jp-edt-machine img")).to_be_visible()
+    expect(page.locator(".jp-edt-machine svg")).to_be_visible()
     screen.shot("dark")
 
 

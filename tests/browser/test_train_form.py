@@ -108,6 +108,16 @@ def test_what_is_wrong_is_said_at_its_field(screen: Screen, server, project):
     expect(page.locator(".jp-edt-field", has=page.get_by_label("What to train"))).to_contain_text(
         "no file or folder 'nowhere'"
     )
+    source.fill("projct")
+    field = page.locator(".jp-edt-field", has=page.get_by_label("What to train"))
+    expect(field).to_contain_text("Did you mean 'project'?")
+    screen.shot("form-did-you-mean")
+    source.fill("projec")
+    # The path is still being typed, and "project" is there. Once the field is left, it is wrong.
+    expect(page.get_by_text("There is nothing to show yet")).to_be_visible()
+    expect(source).to_have_attribute("aria-invalid", "false")
+    source.blur()
+    expect(field).to_contain_text("Did you mean 'project'?")
     source.fill("project")
     expect(source).to_have_attribute("aria-invalid", "false")
     arguments = form(page).get_by_label("Arguments")

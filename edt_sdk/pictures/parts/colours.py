@@ -1,15 +1,15 @@
-"""Choose the colours of a picture's jobs: each job's own colour where it is free, else another colour.
+"""Choose the colours of a picture's jobs: each job's own colour, with a pattern where an earlier job has it too.
 
-A job's own colour comes from its id alone (`look.job_colour`), so that it is the same everywhere. Two of a few jobs may
-have the same colour. The later one then takes the next colour that no other job of the picture has. With more jobs than
-colours some share one, and all but the first of these get a pattern. Pictures that are shown together pass the same
-`first`, so that each job has one colour in all of them.
+A job's own colour comes from its id alone (`look.job_colour`), so that it is the same in every picture and never
+changes. A picture must not choose it anew: the choice would depend on which other jobs are shown, and a job would
+change its colour when another one ends. The server keeps two jobs from sharing a colour when it makes the id of the
+later one (`colour_for_new`). With more jobs than colours some share one, and all but the first of these get a pattern.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from edt_sdk.pictures.parts.look import JOB_COLOURS, OTHERS_COLOUR, job_colour
@@ -38,42 +38,45 @@ class Colours:
         return self.of_jobs.get(job) or (job_colour(job) if job else OTHERS_COLOUR)
 
 
-def colours(jobs: Iterable[str], mine: str = "", first: Iterable[str] = ()) -> Colours:
-    """Assign colours to jobs, the earliest first. `mine` always keeps its own colour.
-
-    The jobs in `first` choose before all others, whether they are in the picture or not.
-    """
-    early = [job for job in dict.fromkeys([mine, *first]) if job]
-    wanted = [job for job in dict.fromkeys([*early, *jobs]) if job]
+def colours(jobs: Iterable[str]) -> Colours:
+    """Give each job its own colour, and a pattern to each that shares it with an earlier job of the picture."""
     chosen: dict[str, str] = {}
-    _choose(early, chosen)
-    _choose(wanted, chosen)
     seen: Counter[str] = Counter()
     over: dict[str, str] = {}
-    for job in wanted:
-        before = seen[chosen[job]]
-        if before:
-            over[job] = f"url(#weave-{(before - 1) % len(_SHAPES)})"
-        seen[chosen[job]] += 1
+    for job in filter(None, dict.fromkeys(jobs)):
+        colour = chosen[job] = job_colour(job)
+        if seen[colour]:
+            over[job] = f"url(#weave-{(seen[colour] - 1) % len(_SHAPES)})"
+        seen[colour] += 1
     return Colours(chosen, over)
 
 
-def _choose(jobs: Sequence[str], chosen: dict[str, str]) -> None:
-    """Add a colour for each job without one."""
-    taken = set(chosen.values())
-    for job in jobs:
-        # Two passes: all jobs with a free colour of their own take it, before any other job takes a colour that is
-        # left.
-        if job not in chosen and job_colour(job) not in taken:
-            chosen[job] = job_colour(job)
-            taken.add(chosen[job])
-    for job in jobs:
-        if job not in chosen:
-            own = JOB_COLOURS.index(job_colour(job))
-            # The next free colour and not a pattern: dots and dashes in one colour were hard to distinguish (028).
-            around = (*JOB_COLOURS[own:], *JOB_COLOURS[:own])
-            chosen[job] = next((colour for colour in around if colour not in taken), job_colour(job))
-            taken.add(chosen[job])
+def colour_for_new(living: Iterable[str], recent: Iterable[str]) -> str:
+    """Return the colour for a new job: the one that the fewest living jobs have, then the one given the longest ago.
+
+    `recent` are the last jobs that were submitted, newest first. Eight jobs in succession have eight colours.
+    """
+    held = Counter(map(job_colour, living))
+    last: dict[str, int] = {}
+    for age, job in enumerate(recent):
+        last.setdefault(job_colour(job), age)
+    return min(JOB_COLOURS, key=lambda colour: (held[colour], -last.get(colour, len(JOB_COLOURS))))
+
+
+def compared_colours(jobs: Iterable[str]) -> list[str]:
+    """Return a colour for each job of a comparison, where lines cannot have a pattern.
+
+    A job whose own colour an earlier one has takes the next colour that no job of the comparison has.
+    """
+    own = [job_colour(job) for job in jobs]
+    taken = set(own)
+    for at, colour in enumerate(own):
+        if colour in own[:at]:
+            first = JOB_COLOURS.index(colour)
+            around = (*JOB_COLOURS[first:], *JOB_COLOURS[:first])
+            own[at] = next((each for each in around if each not in taken), colour)
+            taken.add(own[at])
+    return own
 
 
 def weave_defs(used: Iterable[str]) -> str:

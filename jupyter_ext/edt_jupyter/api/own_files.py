@@ -6,12 +6,17 @@ is followed as long as it stays inside.
 
 from __future__ import annotations
 
+import os
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from jupyter_core.paths import is_hidden
 
 from edt_sdk.schemas.errors import NotFound, PackageError
+from edt_sdk.schemas.fields import near
+
+_MOST_NAMES = 1000  # of a folder that are compared with a name
 
 
 class OwnFiles:
@@ -41,7 +46,7 @@ class OwnFiles:
         try:
             real = place.resolve(strict=True)
         except (OSError, RuntimeError):
-            raise self._not_there(path) from None
+            raise self._not_there(path, self._suggested(wanted)) from None
         # The contents API follows such a link, but a package must not carry files from outside.
         if not real.is_relative_to(self._root):
             raise PackageError(
@@ -51,10 +56,33 @@ class OwnFiles:
             )
         return real
 
+    def _suggested(self, wanted: str) -> str:
+        """Return "Did you mean …?" for the first name in the path that its folder does not have. Blocks."""
+        folder = self._root
+        try:
+            for name in Path(wanted).parts:
+                if not (folder / name).exists():
+                    with os.scandir(folder) as entries:
+                        known = [entry.name for entry in islice(entries, _MOST_NAMES)]
+                    shown = (each for each in known if self.hidden or not each.startswith("."))
+                    found = near(name, shown)
+                    return (
+                        ""
+                        if found is None
+                        else f"Did you mean {(folder / found).relative_to(self._root).as_posix()!r}?"
+                    )
+                folder = (folder / name).resolve()
+                # A link must not make names outside visible.
+                if not folder.is_relative_to(self._root):
+                    return ""
+        except (OSError, RuntimeError):
+            pass
+        return ""
+
     @staticmethod
-    def _not_there(path: str) -> NotFound:
+    def _not_there(path: str, suggested: str = "") -> NotFound:
         return NotFound(
             f"This server has no file or folder {path!r}.",
-            hint="Give its path as the file browser shows it, from the top folder on.",
+            hint=suggested or "Give its path as the file browser shows it, from the top folder on.",
             field="source",
         )

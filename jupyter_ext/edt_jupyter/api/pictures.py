@@ -113,8 +113,8 @@ class _PicturesHandler(PictureHandler, path="/pictures/{picture}", resource="edt
         user, pictures = self.user, self.service.pictures
         if picture == "timeline":
             start, end = self.real("start"), self.real("end")
-            job = self.get_query_argument("job", "")
-            self.show(await pictures.timeline(user, self.look(), job=job, start=start, end=end))
+            job, brief = self.get_query_argument("job", ""), self.one_of("legend", ("all", "now")) == "now"
+            self.show(await pictures.timeline(user, self.look(), job=job, start=start, end=end, brief=brief))
         elif picture == "slots":
             self.show(await pictures.slots(user, self.look(), job=self.get_query_argument("job", "")))
         elif picture == "shares":

@@ -1,10 +1,11 @@
 /**
  * A picture the server draws as a small image, with the sentence it says as its text; kept while a newer one is on its way.
- * Pages show theirs with tooltips, in `page/picture.tsx`.
+ * Pages show theirs as wide as there is room, in `page/picture.tsx`.
  */
 import { useEffect, useState } from 'react';
 
 import { type Api, ApiError, type IPicture, type Query, sentenceOf } from './api';
+import { Drawn } from './drawn';
 
 export interface IPictureProps {
   api: Api;
@@ -16,11 +17,13 @@ export interface IPictureProps {
   className?: string;
   /** What is shown where there is no picture, in place of the sentence that says why. */
   instead?: JSX.Element | null;
+  /** As a part of the page, so that its shapes have their titles when pointed at. */
+  inline?: boolean;
 }
 
 /** The picture as an image, a sentence where there is none. */
 export function PictureImage(props: IPictureProps): JSX.Element | null {
-  const { api, path, query = {}, version = '', className = '', instead } = props;
+  const { api, path, query = {}, version = '', className = '', instead, inline = false } = props;
   const [shown, setShown] = useState<IPicture | null>(null);
   const [trouble, setTrouble] = useState('');
   const dark = useDark();
@@ -50,6 +53,9 @@ export function PictureImage(props: IPictureProps): JSX.Element | null {
   if (shown) {
     const faded = trouble ? ' jp-edt-old' : '';
     const title = trouble ? `${shown.says} (not renewed: ${trouble})` : shown.says;
+    if (inline) {
+      return <Drawn svg={shown.svg} scaled className={`jp-edt-picture ${className}${faded}`} title={trouble ? title : undefined} />;
+    }
     return <img className={`jp-edt-picture ${className}${faded}`} src={dataUri(shown.svg)} alt={shown.says} title={title} />;
   }
   if (instead !== undefined) {

@@ -4,6 +4,8 @@ import { type IClusterJob, type IJobView, isFinal } from './views';
 
 /** Letters of a sentence that is read aloud; what is longer is looked up. */
 const SAID = 159;
+/** Seconds up to which a computed time is given in seconds, and in minutes; as in `core/reason.py`. */
+const [NEAR, FAR] = [120, 7200];
 
 /** `1 slot`, `3 slots`. */
 export function count(n: number, thing: string): string {
@@ -60,6 +62,18 @@ export function clock(time: number, now: number = Date.now() / 1000): string {
   return today ? hour : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${hour}`;
 }
 
+/** A time that is computed and not known: in seconds as long as it is near, else `14:02`, in whole minutes. */
+export function forecastClock(time: number, now: number = Date.now() / 1000): string {
+  return time - now < NEAR ? clock(time, now) : clock(60 * Math.round(time / 60), now).slice(0, -3);
+}
+
+/** `3 to 12 min`, `3 to 5 h`: both ends of a forecast in the unit of the later one. */
+export function spanWords(earliest: number, latest: number): string {
+  const [unit, size, digits] = latest < NEAR ? (['s', 1, 0] as const) : latest < FAR ? (['min', 60, 0] as const) : (['h', 3600, 1] as const);
+  const [low, high] = [earliest, latest].map(seconds => Number((Math.max(0, seconds) / size).toFixed(digits)));
+  return low === high ? `${high} ${unit}` : low === 0 ? `at most ${high} ${unit}` : `${low} to ${high} ${unit}`;
+}
+
 /** `12 s`, `3 min`, `2 h 5 min`, `4 d 2 h`. */
 export function span(seconds: number): string {
   const s = Math.max(0, Math.round(seconds));
@@ -113,7 +127,8 @@ export function progressWords(view: IJobView): string {
   } else if (p.test_loss !== null) {
     parts.push(`test loss ${lossFigure(p.test_loss)}`);
   }
-  if (p.samples_per_second && !isFinal(view.state)) {
+  // The last speed that was measured is none of a job that waits or is suspended.
+  if (p.samples_per_second && view.state === 'RUNNING' && view.slots > 0 && !beingSuspended(view)) {
     parts.push(`${figure(p.samples_per_second)} samples/s`);
   }
   return parts.join(' · ');
@@ -126,9 +141,14 @@ export function briefProgressWords(view: IJobView): string {
   return progressWords(p === null ? view : { ...view, progress: { ...p, epochs: 0, accuracy: tested ? null : p.accuracy } });
 }
 
+/** The slots that it can use: its maximum, or as many as it has shards where these are fewer. */
+export function usableSlots(view: IJobView): number {
+  return Math.max(view.slots, view.min_workers, Math.min(view.max_workers, view.shards ?? view.max_workers));
+}
+
 /** `3 of at most 4 slots`; "" for a job that has ended. */
 export function slotsWords(view: IJobView): string {
-  return isFinal(view.state) ? '' : `${view.slots} of at most ${count(view.max_workers, 'slot')}`;
+  return isFinal(view.state) ? '' : `${view.slots} of at most ${count(usableSlots(view), 'slot')}`;
 }
 
 /** True from the moment somebody suspends it until it is resumed, whether its workers have left or not. */
@@ -136,11 +156,17 @@ export function beingSuspended(view: IJobView): boolean {
   return view.state === 'SUSPENDED' || view.reason?.code === 'suspended';
 }
 
+/** Its reason in a sentence. A card has a button for what the sentence of a suspended job says in Python and in a shell. */
+export function reasonWords(view: IJobView): string {
+  const text = view.reason?.text ?? '';
+  return view.reason?.code === 'suspended' ? text.replace(/ To go on: .*$/, '') : text;
+}
+
 /** What explains the state: why it waits, else the first line of what is said about its end or its recovery. */
 export function whyWords(view: IJobView): string {
   const recovers = view.state === 'RECOVERING' && view.message !== '' && !beingSuspended(view);
   if (!isFinal(view.state) && view.reason && !recovers) {
-    return view.reason.text;
+    return reasonWords(view);
   }
   return view.state !== 'FINISHED' && view.message ? (view.message.trim().split('\n')[0] ?? '') : '';
 }
@@ -156,8 +182,9 @@ export function queueWords(view: IJobView, now: number = Date.now() / 1000): str
   if (typeof forecast?.earliest !== 'number') {
     return place;
   }
-  const low = span(forecast.earliest - now);
-  const begins = typeof forecast.latest === 'number' ? `in ${low} to ${span(forecast.latest - now)}` : `not before ${low}`;
+  const low = forecast.earliest - now;
+  const begins =
+    typeof forecast.latest === 'number' ? `in ${spanWords(low, forecast.latest - now)}` : `not before ${span(low)}`;
   return `${place}, begins ${begins}`;
 }
 

@@ -424,13 +424,12 @@ def _span(at: Situation) -> str:
         return ""
     first = max(0.0, at.forecast.earliest - at.now)
     last = max(first, first if at.forecast.latest is None else at.forecast.latest - at.now)
-    return _seconds(last) if round(first) == round(last) else f"{_seconds(first)} to {_seconds(last)}"
-
-
-def _seconds(value: float) -> str:
-    if value < 120:
-        return f"{value:.0f} s"
-    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f}".removesuffix(".0") + " h"
+    unit, size, digits = ("s", 1, 0) if last < 120 else ("min", 60, 0) if last < 7200 else ("h", 3600, 1)
+    low, high = (f"{value / size:.{digits}f}".removesuffix(".0") for value in (first, last))
+    # One unit for both: "79 min to 5.3 h" is read as a long time and a short one.
+    if low == high:
+        return f"{high} {unit}"
+    return f"at most {high} {unit}" if low == "0" else f"{low} to {high} {unit}"
 
 
 def _measured(cut: Cut) -> bool:

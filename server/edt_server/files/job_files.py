@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -92,11 +92,17 @@ def remove(paths: JobPaths) -> None:
             shutil.rmtree(folder)
 
 
-def new_id(name: str) -> str:
-    """Make an id that people recognise: the name in plain letters and six random letters."""
+def new_id(name: str, fits: Callable[[str], bool] = bool) -> str:
+    """Make an id that people recognise: the name in plain letters and six random letters.
+
+    `fits` says whether an id has the colour that is wanted, which an id in eight has. By default any id fits.
+    """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_SLUG].rstrip("-")
     # The id is a folder name and part of URLs, so plain letters only. The random part needs no look into the store.
-    return f"{slug or 'job'}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM))}"
+    while True:
+        made = f"{slug or 'job'}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM))}"
+        if fits(made):
+            return made
 
 
 def clear_uploads(folder: Path) -> None:

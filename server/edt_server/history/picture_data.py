@@ -47,7 +47,7 @@ def allocation_of(
     mine: str = "",
     marks: Sequence[Mark] = (),
     total: int = 0,
-    first: Sequence[str] = (),
+    brief: bool = False,
 ) -> AllocationChart:
     """Convert rows of a timeline into an allocation.
 
@@ -59,7 +59,7 @@ def allocation_of(
         mine: the job that is emphasised, which is the lowest band.
         marks: events to mark. Events outside of the picture are left out.
         total: how many rows there were, when these are a part of them.
-        first: jobs that choose their colours first.
+        brief: as in `AllocationChart`.
     """
     edges = [max(row["time"], start or -math.inf) for row in rows]
     edges = [min(edge, until) for edge in edges] + [until]
@@ -84,7 +84,7 @@ def allocation_of(
         mine=mine,
         note=note,
         shortest=_WIDE if start is None else _STRETCH,
-        first=tuple(first),
+        brief=brief,
     )
 
 
@@ -306,9 +306,7 @@ def slots_of(cluster: Mapping[str, Any], named: Mapping[str, int], *, mine: str 
         hosts.setdefault(slot["host"], []).append(cell)
     lost = {host: [SlotCell(None, "-", "lost")] * count for host, count in named.items() if not hosts[host]}
     rows = tuple((host, tuple(lost.get(host, cells))) for host, cells in hosts.items())
-    # Jobs with slots choose their colours first, in order of arrival, so that each has one colour on the page that
-    # shows this map next to the timeline (docs/decisions/028).
-    return SlotsMap(rows, mine, first=tuple(names))
+    return SlotsMap(rows, mine, arrived=tuple(names))
 
 
 def shares_of(cluster: Mapping[str, Any]) -> Shares:

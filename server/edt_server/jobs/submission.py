@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,12 +105,15 @@ def place(
     interpreter: Interpreter,
     threads: int,
     weights: Path | None = None,
+    fits: Callable[[str], bool] = bool,
 ) -> Submission:
     """Unpack `package` where the job will find it, and keep the `weights` it begins with. Blocks.
 
+    The job gets an id that `fits` (see `new_id`).
+
     PackageError when it is refused or its main script is not Python, with nothing left.
     """
-    paths = JobPaths(settings.data_dir, owner, new_id(spec.name))
+    paths = JobPaths(settings.data_dir, owner, new_id(spec.name, fits))
     paths.result_dir.mkdir(parents=True)
     try:
         unpacked = unpack(

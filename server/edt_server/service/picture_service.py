@@ -141,11 +141,18 @@ class Picturing:
     # --- of the machine -----------------------------------------------------------------------------------------------
 
     async def timeline(
-        self, user: str, look: Look, *, job: str = "", start: float | None = None, end: float | None = None
+        self,
+        user: str,
+        look: Look,
+        *,
+        job: str = "",
+        start: float | None = None,
+        end: float | None = None,
+        brief: bool = False,
     ) -> str:
-        """Draw all jobs over time. One of the user's own may be emphasised."""
+        """Draw all jobs over time. One of the user's own may be emphasised. `brief` is for a small picture."""
         row = await self._service.mine(user, job) if job else None
-        return await self._timeline(user, look, row, start, end, of_life=False)
+        return await self._timeline(user, look, row, start, end, of_life=False, brief=brief)
 
     async def slots(self, user: str, look: Look, *, job: str = "") -> str:
         """Draw each slot and the job in it."""
@@ -186,7 +193,15 @@ class Picturing:
             await self._service.mine(user, job)
 
     async def _timeline(
-        self, user: str, look: Look, row: JobRow | None, start: float | None, end: float | None, *, of_life: bool
+        self,
+        user: str,
+        look: Look,
+        row: JobRow | None,
+        start: float | None,
+        end: float | None,
+        *,
+        of_life: bool,
+        brief: bool = False,
     ) -> str:
         life = row.id if row is not None and of_life else None
         found = await self._service.timeline(user, life, start=start, end=end, points=_COLUMNS)
@@ -194,8 +209,6 @@ class Picturing:
         columns = MOST_CELLS // (2 + min(len(found["names"]), picture_data.MOST_BANDS))
         if len(found["rows"]) > columns:
             found = await self._service.timeline(user, life, start=start, end=end, points=columns)
-        # The same order as in the map of the slots next to it, which does not know ended jobs.
-        holders = () if of_life else tuple((await self._service.standing())["names"])
         rows = found["rows"]
         # The last row is in force, also when its time is later than the clock of this request.
         clock = self._service.now()
@@ -213,7 +226,7 @@ class Picturing:
                 mine="" if row is None else row.id,
                 marks=[] if row is None else self._marks(row.id, picture_data.MARKED),
                 total=found["total"],
-                first=holders,
+                brief=brief,
             )
             if not held.columns and (start is not None or end is not None):
                 held = replace(held, empty="Nothing is known of that time: choose another start or end.")

@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from edt_sdk.pictures.parts.colours import colour_for_new
+from edt_sdk.pictures.parts.look import JOB_COLOURS, job_colour
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.events import Event
@@ -351,8 +353,17 @@ class Service:
         if spec.warm_start and weights is None:
             former = await self.mine(user, spec.warm_start)
             weights = await asyncio.to_thread(job_files.weights_of, self.paths(former))
+        living = tuple(self._living)
+        recent = await asyncio.to_thread(self._ledger.store.jobs, limit=len(JOB_COLOURS))
+        # The id decides the colour, so that no other place has to remember it. Two submissions at the same moment may
+        # get the same one.
+        colour = colour_for_new(living, (row.id for row in recent))
+
+        def fits(made: str) -> bool:
+            return job_colour(made) == colour
+
         accepted = await asyncio.to_thread(
-            submission.place, self.settings, user, spec, package, interpreter, threads, weights
+            submission.place, self.settings, user, spec, package, interpreter, threads, weights, fits
         )
 
         def enter(change: Change) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tornado.web import HTTPError
 
 from edt_jupyter.http.state_events import SCHEMA_ID
+from edt_sdk.pictures.parts.look import job_colour
 from tests.waiting import until_async
 
 LEAVER = {"train.py": b"print('no training here', flush=True)\n"}
@@ -32,6 +33,7 @@ async def test_one_waits_with_a_reason_while_others_have_the_slots(submit, call)
     jobs = [(await submit(name=f"Job {k}!")).json for k in range(3)]
     assert [job["state"] for job in jobs] == ["LAUNCHING", "LAUNCHING", "PENDING"]
     assert jobs[0]["id"].startswith("job-0-")
+    assert len({job_colour(job["id"]) for job in jobs}) == 3
     assert jobs[2]["reason"]["code"] == "busy"
     assert "Job 0!" in jobs[2]["reason"]["text"]
     assert jobs[2]["message"] == ""

@@ -57,6 +57,21 @@ class TestPreview:
         assert (answer.json["forecast"]["start_low"], answer.json["forecast"]["start_high"]) == (0, 0)
         assert (await call("GET", "jobs")).json == {"jobs": []}
 
+    async def test_of_a_misspelled_path(self, call, files):
+        (files / "away").symlink_to("/")
+        for source, hint in (
+            ("work/digit", "Did you mean 'work/digits'?"),
+            ("wrk/digits", "Did you mean 'work'?"),
+            ("work/digits/tran.py", "Did you mean 'work/digits/train.py'?"),
+            ("work/digits/secret", ""),
+            ("away/ect", ""),
+        ):
+            answer = await call("POST", "previews", body={"source": source, "spec": {}})
+            assert (answer.status, answer.json["field"]) == (404, "source")
+            assert answer.json["hint"] == (
+                hint or "Give its path as the file browser shows it, from the top folder on."
+            )
+
     async def test_of_a_script_with_what_it_imports(self, call, files):
         answer = await call("POST", "previews", body={"source": "/work/digits/train.py", "spec": {"max_workers": 1}})
         assert names(answer) == ["helper.py", "train.py"]

@@ -1,5 +1,8 @@
 """`what_if` as the SDK asks it and shows it."""
 
+import re
+import time
+
 import msgspec
 import pytest
 
@@ -74,3 +77,9 @@ def test_a_change_that_moves_no_slot_is_said_with_the_reason():
     assert told == "No slot would change its job now: It has 1 of 4 slots: two exist."
     told = repr(WhatIfAnswer(**settings, shares=shares)).splitlines()[-1]
     assert told == "No slot would change its job now: this one has all it can use."
+
+
+def test_a_time_far_away_has_no_seconds():
+    near, far = time.time() + 30, time.time() + 3600
+    told = repr(msgspec.convert({**TOLD, "ends_now": near, "ends_then": far}, WhatIfAnswer))
+    assert re.search(r"would end about \w{3} \d\d:\d\d; as things are, about \w{3} \d\d:\d\d:\d\d\.", told), told

@@ -11,7 +11,7 @@ import pytest
 
 from edt_sdk.pictures.curves import Loss, smoothed
 from edt_sdk.pictures.parts import scales
-from edt_sdk.pictures.parts.colours import colours
+from edt_sdk.pictures.parts.colours import colour_for_new, colours, compared_colours
 from edt_sdk.pictures.parts.lettering import clean, shortened, width_of, wrapped
 from edt_sdk.pictures.parts.look import AUTO, DARK, JOB_COLOURS, LIGHT, OTHERS_COLOUR, Look, job_colour, on_colour
 from edt_sdk.pictures.parts.marks import MOST_MARKS, Mark, gathered
@@ -92,31 +92,38 @@ class TestColoursOfJobs:
         assert job_colour("digits-a-x1y2z3") == job_colour("digits-a-x1y2z3")
         assert {job_colour(f"job-{n}") for n in range(200)} == set(JOB_COLOURS)
 
-    def test_two_that_would_share_one_do_not(self):
+    def test_it_keeps_its_colour_whatever_others_are_shown(self):
+        for shown in (self.TWINS, self.TWINS[3:], self.TWINS[3:5], [self.TWINS[3]]):
+            assert colours(shown).of(self.TWINS[3]) == JOB_COLOURS[0]
+
+    def test_a_pattern_tells_two_apart_that_share_one(self):
+        dyes = colours([*self.TWINS[:5], self.TWINS[0]])
+        assert list(dyes.over) == self.TWINS[1:5], "the first has none"
+        assert len(set(dyes.over.values())) == 4
+        assert colours(self.TWINS[1:2]).over == {}
+
+    def test_a_new_job_gets_one_that_no_other_has(self):
+        submitted: list[str] = []
+        for number in range(12):
+            colour = colour_for_new(submitted, reversed(submitted))
+            submitted.append(next(job for n in range(999) if job_colour(job := f"j{number}-{n}") == colour))
+        assert (
+            {job_colour(job) for job in submitted[:8]} == {job_colour(job) for job in submitted[4:]} == set(JOB_COLOURS)
+        )
+        # All but two have ended. The colours of these stay theirs, however many jobs are submitted.
+        living = submitted[:2]
+        for number in range(20):
+            colour = colour_for_new(living, reversed(submitted[-8:]))
+            assert colour not in map(job_colour, living)
+            submitted.append(next(job for n in range(999) if job_colour(job := f"k{number}-{n}") == colour))
+
+    def test_lines_of_a_comparison_have_one_each(self):
         first, second, third = self.TWINS[:3]
         other = next(f"job-{n}" for n in range(99) if job_colour(f"job-{n}") == JOB_COLOURS[1])
-        dyes = colours([first, second, other, third, first])
-        assert dyes.of(first) == JOB_COLOURS[0]
-        assert dyes.of(other) == JOB_COLOURS[1], "who has a colour to itself keeps it, also behind a twin"
-        assert len({dyes.of(job) for job in (first, second, third, other)}) == 4
-        assert dyes.over == {}
-        assert colours([first, second], mine=second).of(second) == JOB_COLOURS[0]
-
-    def test_where_there_are_more_jobs_than_colours_a_pattern_tells_them_apart(self):
-        dyes = colours(self.TWINS)
-        assert {dyes.of(job) for job in self.TWINS} == set(JOB_COLOURS)
-        assert list(dyes.over) == self.TWINS[len(JOB_COLOURS) :]
-        looks = {(dyes.of(job), dyes.over.get(job)) for job in self.TWINS}
-        assert len(looks) == len(self.TWINS)
-
-    def test_pictures_that_agree_on_who_is_first_agree_on_their_colours(self):
-        gone, one, two = self.TWINS[:3]
-        now, lately = colours([two, one], first=[one, two]), colours([gone, one, two], first=[one, two])
-        assert [now.of(job) for job in (one, two)] == [lately.of(job) for job in (one, two)]
-        assert len({lately.of(job) for job in (gone, one, two)}) == 3
-        crowd = colours(self.TWINS[6:], first=self.TWINS)
-        assert [crowd.of(job) for job in self.TWINS] == [colours(self.TWINS).of(job) for job in self.TWINS]
-        assert crowd.over == colours(self.TWINS).over
+        found = compared_colours([first, second, other, third])
+        assert (found[0], found[2]) == (JOB_COLOURS[0], JOB_COLOURS[1]), "whose own colour is free keeps it"
+        assert len(set(found)) == 4
+        assert set(compared_colours(self.TWINS)) == set(JOB_COLOURS)
 
     def test_others_put_together_are_grey(self):
         assert colours(["", "a"]).of("") == OTHERS_COLOUR

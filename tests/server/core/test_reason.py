@@ -76,7 +76,7 @@ def test_when_it_gets_more_is_in_the_same_sentence(play):
     p.run("c", 10000, 1)
     p.release_all()
     told = p.core.reason("a", call, now=100.0, ends={"b": (1900.0, 7300.0)}).text
-    assert told.endswith("It should get more in 30 min to 2 h.")
+    assert told.endswith("It should get more in 0.5 to 2 h.")
 
 
 def test_the_forecast_is_what_happens(play):
@@ -160,8 +160,8 @@ def test_whose_turn_it_is_next_and_when(play):
     reason = p.core.reason("b", call, now=11.0)
     assert reason.numbers["forecast"] == {"earliest": 61.0, "latest": 61.0}
     assert reason.text.endswith("it is next. It should get a slot in 50 s.")
-    assert p.core.reason("c", call, now=11.0).text.endswith("It should get a slot in 50 s to 110 s.")
-    assert p.core.reason("b", call, now=11.0, ends={"a": (20.0, 40.0)}).text.endswith("in 9 s to 29 s.")
+    assert p.core.reason("c", call, now=11.0).text.endswith("It should get a slot in 50 to 110 s.")
+    assert p.core.reason("b", call, now=11.0, ends={"a": (20.0, 40.0)}).text.endswith("in 9 to 29 s.")
     p.now = 61.0
     p.step(TimePassed())
     p.release_all()

@@ -29,7 +29,7 @@ from edt_server.history.picture_data import (
 from edt_server.outputs.results import Checkpoint
 from edt_server.outputs.training_curve import Curve, TestPoint, TrainPoint
 
-LEGEND = re.compile(r'rx="\d" fill="(#\w+)"[^>]*/></g><text [^>]*>(early|late|gone)')
+LEGEND = re.compile(r'rx="\d" fill="(#\w+)"[^>]*/>(?:<rect [^>]*/>)?</g><text [^>]*>(early|late|gone|ended|running)')
 
 
 def row(time, slots, leaving=None, capacity=4):
@@ -172,10 +172,25 @@ def test_the_map_of_slots_and_the_timeline_beside_it_give_a_job_one_colour():
     ]
     drawn = draw_slots(slots_of({"names": names, "elsewhere": [], "slots": slots}, {}))
     rows = [row(10, {gone: 4}), row(20, {late: 1, early: 1})]
-    told = draw_allocation(allocation_of(rows, {**names, gone: "gone"}, until=30, first=tuple(names)))
+    told = draw_allocation(allocation_of(rows, {**names, gone: "gone"}, until=30))
     in_slots, in_time = ({name: colour for colour, name in LEGEND.findall(svg)} for svg in (drawn, told))
     assert in_slots == {name: in_time[name] for name in ("early", "late")}
-    assert len({*in_time.values()}) == 3
+    assert {*in_time.values()} == {JOB_COLOURS[0]}, "also next to an ended job of the same colour"
+
+
+def test_a_small_picture_names_the_jobs_that_hold_slots_now():
+    rows = [row(10, {"a": 2}, leaving={"a": 1}), row(20, {"b": 1})]
+    names = {"a": "ended", "b": "running"}
+    drawn, small = (
+        draw_allocation(allocation_of(rows, names, until=30, total=9, brief=brief)) for brief in (False, True)
+    )
+    assert [name for _, name in LEGEND.findall(drawn)][:2] == ["ended", "running"]
+    assert "2 of 9 changes" in drawn
+    assert "being given back" in drawn
+    assert [name for _, name in LEGEND.findall(small)] == ["running"]
+    assert "changes" not in small
+    assert "being given back" not in small
+    assert "<title>ended: " in small, "it keeps its title"
 
 
 def test_groups_stand_behind_the_one_they_are_part_of():

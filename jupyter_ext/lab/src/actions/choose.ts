@@ -33,9 +33,23 @@ export async function choose(
     });
     return undefined;
   }
+  return pick(jobs, what);
+}
+
+/** One of these jobs, found by what a person types of its name or id, or undefined. */
+export async function pick(jobs: readonly IJobView[], title: string): Promise<IJobView | undefined> {
   const items = jobs.map(view => `${view.name} · ${LOOKS[view.state].word} · ${view.id}`);
-  const picked = await InputDialog.getItem({ title: what, label: 'Which job?', items });
-  return picked.value === null ? undefined : jobs[items.indexOf(picked.value)];
+  const { button, value } = await InputDialog.getItem({ title, label: 'Which job? Type a part of its name or id.', items, editable: true });
+  const typed = value?.trim() ?? '';
+  if (!button.accept || typed === '') {
+    return undefined;
+  }
+  const named = jobs.filter((view, at) => items[at] === typed || view.name === typed || view.id === typed);
+  const found = named.length > 0 ? named : jobs.filter((_, at) => items[at]?.toLowerCase().includes(typed.toLowerCase()));
+  if (found.length === 0) {
+    await showDialog({ title, body: `No job has “${typed}” in its name or id.`, buttons: [Dialog.okButton({ label: 'Close' })] });
+  }
+  return found.length > 1 ? pick(found, title) : found[0];
 }
 
 /** The id that the command was given, or that of the job whose menu it was chosen in; "" for none. */

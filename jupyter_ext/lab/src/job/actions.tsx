@@ -9,7 +9,7 @@ import { CommandIDs } from '../commands';
 import { useEdt } from '../page/surroundings';
 import type { IJobView } from '../views';
 
-import { PARTS, download } from './download';
+import { download, partsOf } from './download';
 
 /** Has its own place on the page, or is this page. */
 const ELSEWHERE: readonly string[] = [CommandIDs.openJob, CommandIDs.update, CommandIDs.download];
@@ -61,7 +61,7 @@ export function Actions(props: { job: IJobView; outputs: Outputs | null; onFaile
         <option value="" disabled>
           Download …
         </option>
-        {PARTS.map(([part, label]) => (
+        {partsOf(job, props.outputs).map(([part, label]) => (
           <option key={part} value={part}>
             {label}
           </option>

@@ -1,15 +1,22 @@
 /** Parts of a job's result: downloaded by the browser at any size, or saved beside the notebook by its kernel. */
 
+import type { Outputs } from '../actions/offered';
 import type { Api, Part } from '../api';
-import type { IJobView } from '../views';
+import { ELASTIC, type IJobView } from '../views';
 
-/** What there is to download, with its name for people. */
-export const PARTS: readonly (readonly [Part, string])[] = [
+/** What there may be to download, with its name for people. */
+const PARTS: readonly (readonly [Part, string])[] = [
   ['model', 'Model'],
   ['checkpoint', 'Checkpoints'],
   ['log', 'Log'],
   ['all', 'Everything']
 ];
+
+/** The parts that this job has. `outputs` is null until they are known. A script may write what the server does not list. */
+export function partsOf(job: IJobView, outputs: Outputs | null): readonly (readonly [Part, string])[] {
+  const none = outputs !== null && !outputs.weights && job.framework === ELASTIC;
+  return PARTS.filter(([part]) => !(none && (part === 'model' || (part === 'checkpoint' && !outputs.exact))));
+}
 
 /**
  * Start it. Returns a sentence with the place where the kernel has saved it, "" for a download of the browser.

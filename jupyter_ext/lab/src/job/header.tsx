@@ -7,7 +7,7 @@ import { Facts } from '../page/facts';
 import { Progress, State } from '../state';
 import { ELASTIC, hasFailed, isFinal } from '../views';
 import type { IJobView } from '../views';
-import { clock, progressWords, slotsWords, span, timeWords } from '../words';
+import { clock, forecastClock, progressWords, reasonWords, slotsWords, span, timeWords } from '../words';
 
 import { Pace } from './pace';
 import { Trouble } from './trouble';
@@ -51,7 +51,7 @@ export function Header(props: { job: IJobView; taken: number; now: number; forec
       {job.reason !== null && job.reason.text !== '' && !isFinal(job.state) && (
         <div className="jp-edt-reason">
           <span aria-hidden="true">ℹ︎ </span>
-          {job.reason.text}
+          {reasonWords(job)}
           {job.reason.details ? (
             <details>
               <summary>How this is computed</summary>
@@ -75,7 +75,7 @@ function endWords(job: IJobView, paced: number | null, forecast: number | null, 
   const ends = forecast ?? paced;
   const name = forecast === null ? 'Ends about, at this pace' : 'Ends about, as things are';
   if (ends !== null) {
-    return [name, `${clock(ends, now)}, in ${span(ends - now)}`];
+    return [name, `${forecastClock(ends, now)}, in ${span(ends - now)}`];
   }
   const trains = job.state === 'RUNNING' && job.progress?.total_updates;
   return [name, trains ? 'is being measured …' : null];

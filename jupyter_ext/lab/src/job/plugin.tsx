@@ -6,10 +6,9 @@ import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
 import { Signal } from '@lumino/signaling';
 
-import { allowed, choose, meant } from '../actions/choose';
+import { allowed, choose, meant, pick } from '../actions/choose';
 import { LABELS } from '../actions/offered';
 import { CATEGORY, CommandIDs, type IJobArgs } from '../commands';
-import { LOOKS } from '../looks';
 import { jobIcon } from '../page/icons';
 import { Opener } from '../page/opener';
 import type { Page } from '../page/page';
@@ -107,8 +106,7 @@ export const job: JupyterFrontEndPlugin<void> = {
 /** The id of one of my jobs that a person picks, null when they pick none. */
 async function ask(edt: IEdt): Promise<string | null> {
   const { jobs } = await edt.api.jobs({ limit: 200 });
-  const items = jobs.map(each => `${each.name} · ${LOOKS[each.state].word} · ${each.id}`);
-  if (items.length === 0) {
+  if (jobs.length === 0) {
     await InputDialog.getItem({
       title: 'There is no job yet',
       label: 'Train something first: “Train …” in the launcher or the command palette.',
@@ -116,6 +114,5 @@ async function ask(edt: IEdt): Promise<string | null> {
     });
     return null;
   }
-  const { value, button } = await InputDialog.getItem({ title: 'Open which job?', items });
-  return button.accept && value !== null ? (jobs[items.indexOf(value)]?.id ?? null) : null;
+  return (await pick(jobs, 'Open a job'))?.id ?? null;
 }

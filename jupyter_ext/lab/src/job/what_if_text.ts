@@ -1,6 +1,6 @@
 /** What a change would do, in one sentence. Pure. */
 
-import { clock, count } from '../words';
+import { count, forecastClock } from '../words';
 
 import type { IWhatIf } from './answers';
 
@@ -38,8 +38,8 @@ function end(answer: IWhatIf, now: number): string {
   if (answer.ends_then === null) {
     return '';
   }
-  const then = clock(answer.ends_then, now);
+  const then = forecastClock(answer.ends_then, now);
   return answer.ends_now === null
     ? `It would end at about ${then}`
-    : `It would end at about ${then}; as things are, at about ${clock(answer.ends_now, now)}`;
+    : `It would end at about ${then}; as things are, at about ${forecastClock(answer.ends_now, now)}`;
 }

@@ -1,12 +1,13 @@
 /**
- * A picture drawn by the server, as wide as there is room, in the theme's colours, drawn anew while it changes. It lies in
- * a shadow tree of its own: its ids and styles are nobody else's, and its ticks still say their causes when pointed at.
+ * A picture drawn by the server, as wide as there is room, in the theme's colours, drawn anew while it changes. Its
+ * ticks say their causes when pointed at.
  */
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import type { IPicture } from '../api';
+import { Drawn } from '../drawn';
 import { ZONE, useDark } from '../picture_image';
 
 import { useEdt } from './surroundings';
@@ -16,25 +17,6 @@ import { Failure, Loading, Stale } from './standing';
 const NARROWEST = 280;
 const STEP = 20;
 const NOTHING: IPicture = { svg: '', says: '' };
-
-/** The SVG of an answer, without anything that could act; an error when it is none. */
-function drawing(text: string): SVGSVGElement {
-  const root = new DOMParser().parseFromString(text, 'image/svg+xml').documentElement;
-  if (!(root instanceof SVGSVGElement)) {
-    throw new Error('The server sent no picture.');
-  }
-  for (const element of root.querySelectorAll('script, foreignObject')) {
-    element.remove();
-  }
-  for (const element of [root, ...root.querySelectorAll('*')]) {
-    for (const name of element.getAttributeNames()) {
-      if (name.toLowerCase().startsWith('on')) {
-        element.removeAttribute(name);
-      }
-    }
-  }
-  return root;
-}
 
 /**
  * `path` below the API, such as "jobs/edt-1/pictures/loss".
@@ -50,7 +32,6 @@ export function Picture(props: {
   const { api } = useEdt();
   const theme = useDark() ? 'dark' : 'light';
   const box = useRef<HTMLDivElement>(null);
-  const canvas = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
 
   useLayoutEffect(() => {
@@ -94,23 +75,6 @@ export function Picture(props: {
   }
   const svg = kept.current.path === props.path ? kept.current.svg : '';
   const [broken, setBroken] = useState<unknown>(null);
-  useLayoutEffect(() => {
-    const host = canvas.current;
-    if (host === null || svg === '') {
-      return;
-    }
-    const shadow = host.shadowRoot ?? host.attachShadow({ mode: 'open' });
-    try {
-      const picture = drawing(svg);
-      picture.style.display = 'block';
-      picture.style.maxWidth = '100%';
-      shadow.replaceChildren(document.importNode(picture, true));
-      setBroken(null);
-    } catch (error) {
-      setBroken(error);
-    }
-  }, [svg]);
-
   const waiting = svg === '';
   return (
     <div className="jp-edt-drawn" ref={box} data-picture={props.path}>
@@ -118,7 +82,7 @@ export function Picture(props: {
       {waiting && answer.error !== null && <Failure error={answer.error} again={again} />}
       {broken !== null && <Failure error={broken} again={again} />}
       {!waiting && <Stale error={answer.error} taken={kept.current.taken} again={again} />}
-      <div ref={canvas} hidden={waiting} className="jp-edt-drawn-canvas" />
+      <Drawn svg={svg} hidden={waiting} className="jp-edt-drawn-canvas" onBroken={setBroken} />
     </div>
   );
 }

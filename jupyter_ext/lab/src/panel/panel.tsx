@@ -182,7 +182,7 @@ function Machine({ jobs, visible }: { jobs: Jobs; visible: boolean }): JSX.Eleme
   const says = total ? `${free} of ${total} slots are free` : 'The server offers no slots';
   return (
     <div className="jp-edt-machine">
-      <PictureImage api={jobs.api} path="pictures/timeline" query={{ width: 320 }} version={version.current} instead={null} />
+      <PictureImage api={jobs.api} path="pictures/timeline" query={{ width: 320, legend: 'now' }} inline version={version.current} instead={null} />
       <div>{[says, ...demandWords(cluster.jobs)].join(', ')}.</div>
     </div>
   );

@@ -1,7 +1,7 @@
 /** One job in the panel: state, name, slots, how far, and in a sentence why it is not further. */
 import { Progress, State } from '../state';
 import { type IJobView, isFinal } from '../views';
-import { briefProgressWords, count, progressWords, queueWords, span, timeWords, whyWords } from '../words';
+import { briefProgressWords, progressWords, queueWords, slotsWords, span, timeWords, usableSlots, whyWords } from '../words';
 
 export const ROW_HEIGHT = 74;
 
@@ -18,8 +18,8 @@ export function Row({ view, mine }: { view: IJobView; mine: boolean }): JSX.Elem
         <b className="jp-edt-name" title={`${view.name} (${view.id})`}>
           {view.name}
         </b>
-        <span className="jp-edt-row-slots" title={`${count(view.slots, 'slot')} of at most ${view.max_workers}`}>
-          {isFinal(view.state) ? '' : `${view.slots}/${view.max_workers} slots`}
+        <span className="jp-edt-row-slots" title={`${slotsWords(view)}, its maximum is ${view.max_workers}`}>
+          {isFinal(view.state) ? '' : `${view.slots}/${usableSlots(view)} slots`}
         </span>
       </div>
       <Progress view={view} />

@@ -14,6 +14,8 @@ export interface Place {
   readonly path: string;
   /** Counted from 1; 0 where no line is known. */
   readonly line: number;
+  /** True when a line of the code failed; false for a job that failed for another reason, such as a wrong argument. */
+  readonly failed: boolean;
 }
 
 /**
@@ -30,13 +32,14 @@ export async function placeOf(
   contents: Contents.IManager
 ): Promise<Place | null> {
   const { own } = partsOf(job.message);
+  const failed = own !== null;
   // A `train()` call is named without its folder.
   const called = own?.text.length === 0;
   const main = called && PathExt.basename(job.main) === own?.file;
   const frame: Pick<Frame, 'file' | 'line'> = own === null || main ? { file: job.main, line: own?.line ?? 0 } : own;
   if (/\.(py|ipynb)$/.test(source)) {
     const itself = source.endsWith('.py') && PathExt.basename(source) === PathExt.basename(frame.file);
-    return { source, path: source, line: itself ? frame.line : 0 };
+    return { source, path: source, line: itself ? frame.line : 0, failed };
   }
   const sources = folders.flatMap(folder => [PathExt.join(folder, job.name), folder]);
   for (const folder of source === '' ? [...new Set(sources)] : [source]) {
@@ -46,7 +49,7 @@ export async function placeOf(
     const there = own === null ? undefined : lines?.[own.line - 1]?.trim();
     const same = own !== null && (there === sourceOf(own) || (called && there?.includes('train(') === true));
     if (lines !== null && (same || source !== '')) {
-      return { source: folder, path, line: frame.line };
+      return { source: folder, path, line: frame.line, failed };
     }
   }
   return null;

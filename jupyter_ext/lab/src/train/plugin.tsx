@@ -1,6 +1,6 @@
 /**
  * `edt:train` opens the train form, `edt:submit-notebook` opens it for the notebook in front, `edt:clone` with what a job
- * was made of, `edt:mend` beside the line at which it failed; `edt:try-example` submits the bundled one. Every start of its own (nothing, a notebook, a job) is a form of its own, kept over a reload.
+ * was made of, `edt:mend` beside the line at which it failed, or in front where no line did; `edt:try-example` submits the bundled one. Every start of its own (nothing, a notebook, a job) is a form of its own, kept over a reload.
  */
 
 import { ILayoutRestorer } from '@jupyterlab/application';
@@ -145,7 +145,7 @@ export const train: JupyterFrontEndPlugin<void> = {
     };
     commands.addCommand(CommandIDs.mend, {
       label: 'Mend and Run Again',
-      caption: 'Open the line that failed, and the form with the same settings',
+      caption: 'Open the line that failed, or where none did the form with the same settings',
       isVisible: args => args['short'] !== true || allowed(app, edt, CommandIDs.mend),
       icon: trainIcon,
       execute: async args => {
@@ -167,6 +167,12 @@ export const train: JupyterFrontEndPlugin<void> = {
         const { source, path, line } = place;
         const where = line > 0 ? `${path}, line ${line}` : path;
         const draft = { ...cloneOf(job), code: 'files', source, main: kept?.main ?? job.main, tag: kept?.tag ?? '' };
+        if (!place.failed) {
+          // The arguments are the likelier fault, so that the form comes to the front, and the code opens behind it.
+          await openAt(app, place);
+          const note = `No line of the code failed. Change the arguments here, or ${path}, and submit.`;
+          return open(`clone-${job.id}`, draft, note);
+        }
         open(`clone-${job.id}`, draft, `Mend ${where}, save it, and submit: the settings are those of ${job.name}.`);
         return openAt(app, place);
       }

@@ -21,6 +21,9 @@ export function SourceField(props: {
   const list = useId();
   const folder = value.includes('/') ? value.slice(0, value.lastIndexOf('/')) : '';
   const [choices, setChoices] = useState<readonly string[]>([]);
+  const [typing, setTyping] = useState(false);
+  // "moo" is not wrong while "moons" is there and the rest is still to come.
+  const unfinished = typing && value !== '' && choices.some(path => path !== value && path.startsWith(value));
   useEffect(() => {
     let over = false;
     contents
@@ -44,7 +47,7 @@ export function SourceField(props: {
     <Field
       label="What to train"
       wide
-      error={props.error}
+      error={unfinished ? undefined : props.error}
       hint={
         notebook !== '' && value !== notebook ? (
           <>
@@ -68,6 +71,8 @@ export function SourceField(props: {
             placeholder="project, project/train.py or notebook.ipynb"
             autoComplete="off"
             spellCheck={false}
+            onFocus={() => setTyping(true)}
+            onBlur={() => setTyping(false)}
             onChange={event => props.onChange(event.target.value)}
           />
           <datalist id={list}>

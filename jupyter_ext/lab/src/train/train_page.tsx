@@ -305,7 +305,7 @@ export function TrainPage(props: {
             <p className="jp-edt-standing">
               {draft.source.trim() === '' && !ofJob(draft)
                 ? 'Say what to train: the files that would be packed, and when the job would start, appear here.'
-                : 'There is nothing to show yet: see what is wrong at the form.'}
+                : 'There is nothing to show yet: the form is not complete, or something in it is wrong.'}
             </p>
           )}
         </aside>
