@@ -69,6 +69,8 @@ class Load:
         self.acknowledged: list[str] = []
         self.verbs: Counter[str] = Counter()
         self.trouble: list[str] = []
+        # A job that is told to stop lives on for a moment. Resumed after it, it would rightly run a second time.
+        self._stopped: set[str] = set()
 
     def __enter__(self) -> Load:
         self._thread.start()
@@ -99,9 +101,10 @@ class Load:
                 self.acknowledged.append(self._submit(jobs).id)
                 self.verbs["submit"] += 1
             return
-        if not living:
+        choice = [job for job in living if job.id not in self._stopped]
+        if not choice:
             return
-        job = self._dice.choice(living)
+        job = self._dice.choice(choice)
         if job.view.framework == PLAIN and verb not in ("update", "stop"):
             return
         match verb:
@@ -114,6 +117,7 @@ class Load:
             case "resume":
                 job.resume()
             case "stop" if self._dice.random() < 0.2:
+                self._stopped.add(job.id)
                 job.stop()
             case _:
                 return
