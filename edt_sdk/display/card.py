@@ -50,12 +50,12 @@ def sentence(view: JobView) -> str:
 def _slots(view: JobView) -> str:
     # Only a priority that was chosen: the default would lengthen every line.
     chosen = "" if view.priority == DEFAULT_PRIORITY else f", priority {view.priority}"
-    return f"{view.slots} of at most {view.max_workers} slots{chosen}"
+    return f"{view.slots} of at most {view.usable_slots} slots{chosen}"
 
 
 def short_line(view: JobView, *, ended_why: bool = True) -> str:
     """Return the job in a line that fits a terminal. The reason is left out while the job simply runs."""
-    text = _line(view, view.name, f"{view.slots} of {view.max_workers} slots")
+    text = _line(view, view.name, f"{view.slots} of {view.usable_slots} slots")
     explained = (
         ended_why if view.state.final else not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
     )
@@ -122,8 +122,8 @@ def picture(view: JobView) -> str:
     """Return progress and slots as an image."""
     share = done_share(view)
     slots = 0 if view.state.final else view.slots
-    says = f"{100 * share:.0f} % done" + ("" if view.state.final else f", {slots} of {view.max_workers} slots")
-    return image(progress_bar(share, slots, 0 if view.state.final else view.max_workers), says)
+    says = f"{100 * share:.0f} % done" + ("" if view.state.final else f", {slots} of {view.usable_slots} slots")
+    return image(progress_bar(share, slots, 0 if view.state.final else view.usable_slots), says)
 
 
 def state_html(view: JobView, *, grey: bool = False) -> str:
@@ -147,7 +147,7 @@ def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
     rows = "".join(
         f"<tr><td {_WORD}>{state_html(view)}</td><td {_CELL}>{escape(view.name)}</td>"
         f"<td {_WORD}><code>{escape(view.id)}</code></td>"
-        f"<td {_WORD}>{'' if view.state.final else f'{view.slots}/{view.max_workers}'}</td>"
+        f"<td {_WORD}>{'' if view.state.final else f'{view.slots}/{view.usable_slots}'}</td>"
         f"<td {_CELL}>{facts_html(view)}</td></tr>"
         for view in views[:most]
     )

@@ -62,7 +62,7 @@ _CELLS: dict[str, Callable[[JobView, float], object]] = {
     "ID": lambda view, now: view.id,
     "NAME": lambda view, now: view.name,
     "STATE": lambda view, now: view.state.shown,
-    "SLOTS": lambda view, now: "-" if view.state.final else f"{view.slots}/{view.max_workers}",
+    "SLOTS": lambda view, now: "-" if view.state.final else f"{view.slots}/{view.usable_slots}",
     "DONE": lambda view, now: _percent(view),
     "PROGRESS": lambda view, now: _bar(view),
     "PRIORITY": lambda view, now: view.priority,
@@ -147,7 +147,7 @@ def sheet(
         checkpoints: its checkpoints, as `Job.checkpoints` returns them.
         width: columns of the terminal. The paths and the message about a failure are not wrapped.
     """
-    slots = "" if view.state.final else f", {view.slots} of at most {view.max_workers} slots"
+    slots = "" if view.state.final else f", {view.slots} of at most {view.usable_slots} slots"
     lines = [f"Job {view.id} ({one_line(view.name)}): {view.state.word}{slots}."]
     for label, text, as_it_is in _facts(view, now, workers, checkpoints):
         for number, line in enumerate(text.splitlines()):

@@ -48,7 +48,7 @@ def spark_text(view: JobView, metrics: Metrics, *, width: int) -> str:
         shown = blocks(_few(losses, wide), min(known), max(known))
         lines.append(f"loss   {shown:<{wide + 2}} {number(known[-1])}")
     lines.append(f"done   {_in_frame(bar(done_share(view), wide))} {updates} of {total or '?'} updates")
-    lines.append(f"slots  {_in_frame(bar(view.slots / view.max_workers, wide))} {view.slots} of {view.max_workers}")
+    lines.append(f"slots  {_in_frame(bar(view.slots / view.usable_slots, wide))} {view.slots} of {view.usable_slots}")
     return "\n".join(lines)
 
 

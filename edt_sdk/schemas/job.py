@@ -529,6 +529,11 @@ class JobView(JobSettings, frozen=True, kw_only=True):
     validates: str = ""
     log: Log = "quiet"
 
+    @property
+    def usable_slots(self) -> int:
+        """The slots that it can use: its maximum, or as many as it has shards where these are fewer."""
+        return max(self.slots, self.min_workers, min(self.max_workers, self.shards or self.max_workers))
+
 
 def parse_spec(data: bytes | str) -> JobSpec:
     """Return a checked JobSpec from JSON, or raise InvalidRequest with the name of the wrong field."""

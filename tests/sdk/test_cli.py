@@ -187,7 +187,6 @@ def test_no_server(edt):
 @pytest.mark.parametrize(
     "words",
     [
-        [],
         ["dance"],
         ["submit"],
         ["submit", "x", "--max-workers", "many"],

@@ -80,14 +80,16 @@ def test_a_machine_wider_than_a_line_has_numbers_only():
     assert "AAAA" not in timeline_table([wide])
 
 
-def test_a_running_job_has_its_own_colour_as_in_the_pictures_of_the_server():
+def test_each_job_has_its_own_colour_as_in_the_pictures_of_the_server():
     running = next(job for job in map(str, range(100)) if job != "ended" and job_colour(job) == job_colour("ended"))
     rows = [row(100.0, {"ended": 4}, 0, "one starts"), row(200.0, {running: 4}, 0, "two starts")]
     html = Timeline(capacity=4, rows=rows, names={"ended": "one", running: "two"}, until=300.0)._repr_html_()
     picture = base64.b64decode(re.search(r"data:image/svg\+xml;base64,([^\"']+)", html)[1]).decode()
-    served = colours(["ended", running], first=[running])
-    assert area_colours(picture) == {"one": served.of("ended"), "two": served.of(running)}
-    assert served.of(running) == job_colour(running)
+    assert area_colours(picture) == {"one": job_colour("ended"), "two": job_colour(running)}
+    # The later one of two that share a colour has a pattern, in its area and in the legend.
+    served = colours(["ended", running])
+    assert set(served.over) == {running}
+    assert picture.count(served.over[running]) == 2
 
 
 def area_colours(picture):
