@@ -184,12 +184,13 @@ def server(request: pytest.FixtureRequest, start_server: Callable[..., LocalServ
         started.stop()
 
     running = share(request, run, "server")
-    before = set(running.root.iterdir())
+    before, plan = set(running.root.iterdir()), running.client().plan().plan
     yield running
     window = request.node.parent.stash[_shared].get("window")
     if isinstance(window, Page):
         leave(Screen(window, running))
     empty(running, before)
+    running.client().set_plan(plan)
 
 
 def leave(screen: Screen) -> None:

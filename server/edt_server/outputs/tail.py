@@ -80,7 +80,7 @@ def read_tail(
 ) -> Tail:
     """Return at most `max_lines` lines of `path` from byte `offset` on. `final` means that its writer is gone.
 
-    Here and below `within` is as in `open_regular`. A line of more than half of `max_bytes` is given in pieces.
+    Here and below `within` is as in `open_regular`. A line that does not fit into `max_bytes` is given in pieces.
     """
     try:
         with open_regular(path, within=within) as file:
@@ -94,7 +94,7 @@ def read_tail(
         return Tail((), False, None)
     # A read that was cut at `max_bytes` ends within a line, and the next read has the rest. One line more than is
     # wanted shows that there are more: all lines of a file of line breaks would take sixty times its memory.
-    most, max_line = max_lines + 1, min(MAX_LINE, max_bytes // 2)
+    most, max_line = max_lines + 1, min(MAX_LINE, max_bytes - 1)
     lines, rest = split_lines(data, final=final and at_end, most=most, max_line=max_line)
     kept = lines[:max_lines]
     placed: list[tuple[bytes, int]] = []

@@ -203,6 +203,13 @@ def test_an_endless_line_comes_in_pieces_of_whole_characters(paths, writer):
     assert sum(len(line.text) for line in pieces) == 9 * MAX_LINE
 
 
+def test_a_line_of_a_megabyte_stays_whole_next_to_the_files_of_two_workers(paths, writer):
+    for name in ("driver.stderr", "elog", *(f"worker-{n}.{kind}" for n in (0, 1) for kind in ("stdout", "stderr"))):
+        writer.say(name, "x\n")
+    writer.say("driver.stdout", b"y" * 1_000_000 + b"\n")
+    assert max(map(len, texts(LogReader(paths).read(final=True)))) == 1_000_000
+
+
 def test_a_page_never_overtakes_a_file_that_has_more(paths, writer):
     for k in range(50):
         writer.say("driver.stdout" if k % 5 else "worker-0.stdout", f"{k}\n")
