@@ -184,9 +184,10 @@ def test_while_a_cell_runs_the_monitor_is_live_and_acts(screen, server, monitore
     screen.run_cell(1)
     prompt = screen.page.locator(".jp-Cell").nth(1).locator(".jp-InputPrompt")
     expect(prompt).to_have_text("[*]:")
-    monitor(screen).get_by_label("Maximum workers").fill("3")
+    monitor(screen).get_by_label("Maximum workers").fill("2")
     monitor(screen).get_by_role("button", name="Apply").click()
-    expect(monitor(screen)).to_contain_text("of at most 3")
+    expect(monitor(screen)).to_contain_text("of at most 2")
+    assert monitored.refresh().view.max_workers == 2
     tab(screen, "Logs")
     expect(monitor(screen).get_by_role("list", name="Log")).to_contain_text("worker 0")
     expect(prompt).to_have_text("[*]:")
