@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.server_kills import kill_again_and_again
+from tests.chaos.victims import ServerVictim
 
 
 @pytest.mark.timeout(600)
 def test_killed_twice_under_load_the_server_knows_every_job(tmp_path: Path) -> None:
-    print(kill_again_and_again(tmp_path, kills=2, seed=4))
+    print(kill_again_and_again(tmp_path, kills=2, seed=4, victim=ServerVictim()))
