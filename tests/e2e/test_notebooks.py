@@ -102,6 +102,7 @@ def test_share_by_priority(execute, slots, half, less, more):
     assert any("image" in output.get("data", {}).get("text/html", "") for output in notebook.outputs)
 
 
+@pytest.mark.long  # test_failing_jobs.py has the same mechanisms
 def test_debug_a_failing_job(execute):
     text = execute("04_debug_a_failing_job.ipynb").text
     assert "main.py" in text, "the file of the user's own code"
@@ -110,12 +111,14 @@ def test_debug_a_failing_job(execute):
     assert "It would never start. It needs 5 slots at once" in text
 
 
+@pytest.mark.long  # test_train_from_a_cell.py has the same mechanisms
 def test_train_from_a_cell(execute):
     text = execute("05_train_from_a_cell.ipynb").text
     assert percentages(text, "accuracy before:")[0] < 30
     assert percentages(text, "accuracy after:")[0] > 90
 
 
+@pytest.mark.long  # test_recovery.py has the same mechanisms
 def test_survive_failures(execute):
     text = execute("06_survive_failures.ipynb").text
     calm, disturbed = re.findall(r"^[0-9a-f]{64}$", text, re.MULTILINE)
