@@ -36,8 +36,12 @@ _FORM = (
 )
 VERSION = hashlib.sha256(json.dumps(_FORM, sort_keys=True).encode()).hexdigest()[:16]
 # VERSION → the versions before that it can read: with the docstrings, without an upper bound of `max_workers`, without
-# `max_priority`, and without quotas.
-_BEFORE = {"b55155f3a73835a9": ("5d450cfec1d5594e", "7e018cf0f7a12ea8", "fa66e22ae5eb95d7", "3af2497bc715c643")}
+# `max_priority`, without quotas, and without held sizes.
+_BEFORE = {
+    "4e231cac1fab208a": (
+        "5d450cfec1d5594e", "7e018cf0f7a12ea8", "fa66e22ae5eb95d7", "3af2497bc715c643", "b55155f3a73835a9",
+    )
+}  # fmt: skip
 
 
 def dump(core: Core) -> bytes:
