@@ -9,6 +9,7 @@ transaction is committed (`Effects`). `open_service` in `assembly.py` makes a se
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
@@ -354,7 +355,10 @@ class Service:
             former = await self.mine(user, spec.warm_start)
             weights = await asyncio.to_thread(job_files.weights_of, self.paths(former))
         living = tuple(self._living)
-        recent = await asyncio.to_thread(self._ledger.store.jobs, limit=len(JOB_COLOURS))
+        recent: Iterable[JobRow] = ()
+        # Without it the colour is an arbitrary one. The change below meets the same trouble, and starts the recovery.
+        with contextlib.suppress(StoreError):
+            recent = await asyncio.to_thread(self._ledger.store.jobs, limit=len(JOB_COLOURS))
         # The id decides the colour, so that no other place has to remember it. Two submissions at the same moment may
         # get the same one.
         colour = colour_for_new(living, (row.id for row in recent))
