@@ -167,7 +167,7 @@ def test_a_figure_in_the_cell_follows_the_training(four_slots: Jobs, kernel_envi
     line, figure, said = notebook.cells[-1].outputs
     assert [content for kind, content in client.seen if kind == "display_data"][2:] == [], "two outputs, no more"
     assert "FINISHED" in line.data["text/plain"]
-    assert "step 52 of 52" in line.data["text/plain"]
+    assert "update 52 of 52" in line.data["text/plain"]
     assert said.text.endswith("finishes with state FINISHED.\n")
 
     pictures = [b64decode(picture) for picture in client.shown("image/png")]

@@ -40,7 +40,7 @@ SENTENCES = {
 # And where each shows what there is.
 CONTENTS = {
     "card": ".jp-edt-card .jp-edt-age",
-    "panel": ".jp-edt-machine > div",
+    "panel": ".jp-edt-machine > div:last-child",
     "tab": ".jp-edt-job-title .jp-edt-state",
     "form": ".jp-edt-train aside",
     "cluster": ".jp-edt-cluster h3",
