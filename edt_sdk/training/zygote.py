@@ -7,6 +7,9 @@ orphans, becomes its parent. A zygote ends when its socket is closed, and first 
 
 It also forks heirs: zygotes with sockets of their own, which wait until the zygote before them has died and the
 supervisor asks them. So the imports survive the death of a zygote.
+
+A template is a zygote that the server has started. It forks families: the zygote of a job and its supervisor, which
+leaves the imported modules behind by `exec` (decision 045).
 """
 
 from __future__ import annotations
@@ -59,9 +62,13 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class Heir:
-    """Holds the socket of a new zygote, in the process that was forked for it."""
+    """Holds the socket of a new zygote, in the process that was forked for it.
+
+    `greets` is True in the zygote of a family, whose supervisor does not know yet what it has imported.
+    """
 
     connection: socket.socket
+    greets: bool = False
 
 
 def main() -> int:
@@ -70,12 +77,15 @@ def main() -> int:
     path = sys.path[:]
     only = os.environ.get(wire.ONLY_VARIABLE)
     import_all(*([only] if only else PROGRAMS))
+    ready = wire.encode(wire.Ready(files=_imported, places=_places(path), families=True))
     try:
-        connection.send(wire.encode(wire.Ready(files=_imported, places=_places(path))))
+        connection.send(ready)
         while isinstance(birth := serve(connection), Heir):
             # The supervisor sees the end of the former zygote by this socket, so no other process may hold it.
             connection.close()
             connection = birth.connection
+            if birth.greets:
+                connection.send(ready)
     except ConnectionError:
         birth = None  # the supervisor is gone
     if birth is None:
@@ -114,7 +124,7 @@ def serve(connection: socket.socket) -> Birth | Heir | None:
         if not message:
             return None
         try:
-            answer = fork(message, descriptors)
+            answer = fork_family(*descriptors) if message == wire.FAMILY else fork(message, descriptors)
         except OSError as wrong:
             answer = wire.NotForked(why=f"{type(wrong).__name__}: {wrong.strerror}")
         if isinstance(answer, Birth | Heir):
@@ -175,6 +185,28 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
     return wire.NotForked(why="the second fork, or entering its sandbox, failed")
 
 
+def fork_family(gate: int, body: int, stdin: int, log: int) -> Heir | wire.Answer:
+    """Fork a supervisor, which forks its zygote. Return in the zygote, once the server has opened the gate."""
+    # The kernel reaps the supervisors, which are children of this process. A template forks nothing else.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    read, write = os.pipe()
+    supervisor = os.fork()
+    if supervisor == 0:
+        try:
+            os.close(read)
+            os.setsid()
+            os.write(write, _LEADS)
+            os.close(write)
+            _pass(gate)
+            return _become_supervisor(body, stdin, log)
+        except OSError:
+            os._exit(1)  # it must not go on as a second template
+    os.close(write)
+    with open(read, "rb") as pipe:
+        leads = pipe.read() == _LEADS
+    return wire.Forked(pid=supervisor) if leads else wire.NotForked(why="the new process could not lead a session")
+
+
 def _enter_namespaces(given: list[int]) -> None:
     """Enter the namespaces of a request, and take their descriptors out of `given`."""
     asked = _read_fork(given[0])
@@ -189,6 +221,33 @@ def _pass(gate: int) -> None:
     os.close(gate)
 
 
+def _become_supervisor(body: int, stdin: int, log: int) -> Heir:
+    """Fork the zygote of a family, and execute its supervisor. Return in the zygote only."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    said = os.memfd_create("zygote-output", os.MFD_CLOEXEC)
+    zygote = os.fork()
+    streams = (stdin, log, log) if zygote else (0, said, said)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    if zygote == 0:
+        os.setsid()
+        ours.close()
+        for descriptor in (body, stdin, log, said):
+            os.close(descriptor)
+        theirs.send(_LEADS)
+        return Heir(theirs, greets=True)
+    # The supervisor ends its zygote as a group of processes, so it must not exist before that group does.
+    theirs.close()
+    ours.recv(1)
+    for descriptor in (ours.fileno(), said):
+        os.set_inheritable(descriptor, True)
+    family = wire.decode_family(_read(body))
+    os.chdir(family.directory)
+    given = [wire.ZYGOTE_OPTION, *map(str, (ours.fileno(), zygote, said))]
+    os.execve(family.command[0], [*family.command, *given, *family.arguments], wire.from_wire(family.environ))
+
+
 def _birth(given: Sequence[int]) -> Birth:
     # The request lies in a memory file, because an environment may exceed the size of a datagram.
     request, stdout, stderr, *inherited = given
@@ -199,8 +258,12 @@ def _birth(given: Sequence[int]) -> Birth:
 
 
 def _read_fork(request: int) -> wire.Fork:
+    return wire.decode_fork(_read(request))
+
+
+def _read(body: int) -> bytes:
     # Without a change of the offset, which the zygote and its programs share.
-    return wire.decode_fork(os.pread(request, os.fstat(request).st_size, 0))
+    return os.pread(body, os.fstat(body).st_size, 0)
 
 
 def become(birth: Birth, path: Sequence[str]) -> None:

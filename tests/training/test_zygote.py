@@ -15,8 +15,8 @@ import torch
 
 from edt_sdk.schemas.wire.context import JobContext, to_environ
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.zygote import PASS, ROOM_VARIABLE, Fork, Forked, Ready, to_wire
-from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_sdk.schemas.wire.zygote import PASS, ROOM_VARIABLE, Family, Fork, Forked, Ready, to_wire
+from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
 from edt_server.supervisor.programs.environment import zygote_environment
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -60,12 +60,20 @@ sys.exit(7)
 """
 
 
+HANDS_OVER = """
+import socket, sys
+_, option, connection, pid, said, last = sys.argv
+assert (option, last) == ("--zygote", "last")
+socket.send_fds(socket.socket(fileno=0), [pid.encode()], [int(connection), int(said)])
+"""
+
+
 class Nursery:
     """Starts and forks the same program, and reaps it."""
 
     def __init__(self, folder, zygote):
         self.folder = folder
-        self.zygote = zygote
+        self.zygote = self.first = zygote
         self.directory = folder / "work"
         self.directory.mkdir()
 
@@ -170,6 +178,34 @@ def test_forked_by_the_heir_of_an_heir_and_started_find_the_same(nursery, zygote
     select.select([second.ended], [], [])
     assert second.end() == 0
     second.forget()
+
+
+def test_forked_by_the_zygote_of_a_family_and_started_find_the_same(nursery):
+    nursery.zygote = template = nursery.heir()
+    ours, theirs = socket.socketpair()
+    read, write = os.pipe()
+    # Its "supervisor" hands the zygote over to this process and ends, so that this one becomes the zygote's parent.
+    family = Family(
+        command=(sys.executable, "-c", HANDS_OVER), arguments=("last",), environ=to_wire(os.environ), directory="/"
+    )
+    template.ask_for_family(family, read, theirs.fileno(), theirs.fileno())
+    theirs.close()
+    os.close(read)
+    ended = os.pidfd_open(nursery.answer().pid)
+    os.write(write, PASS)
+    os.close(write)
+    pid, (connection, said), *_ = socket.recv_fds(ours, 64, 2)
+    ours.close()
+    select.select([ended], [], [])
+    os.close(ended)
+    nursery.zygote = zygote = Zygote.given(connection, int(pid), said)
+    assert isinstance(nursery.answer(), Ready)
+    assert zygote.ready.files == nursery.first.ready.files
+    same(nursery, {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+    assert zygote.words() == ""
+    for each in (zygote, template):
+        each.end()
+        each.forget()
 
 
 def same(nursery, more):

@@ -1,10 +1,13 @@
 """The messages between the supervisor and its zygote (`edt_sdk.training.zygote`) over a SOCK_SEQPACKET pair.
 
+The server speaks the same protocol with its templates, which are zygotes that fork families (decision 045).
+
 A request is one byte with file descriptors (SCM_RIGHTS). Its first descriptor is the gate, a pipe at which the new
 process waits: one byte lets it pass, end of file ends it. For a program, the next descriptors are a memory file with
 the `Fork`, the namespaces it is to run in, stdout, stderr, and the descriptors to inherit. For an heir, which is
-another zygote, the next one is the socket that it serves instead of its parent's. Answers come in the order of the
-requests. The first answer is `Ready`, which an heir does not repeat.
+another zygote, the next one is the socket that it serves instead of its parent's. For a family, the next ones are a
+memory file with the `Family`, and stdin and log of its supervisor. Answers come in the order of the requests. The first
+answer is `Ready`, which an heir does not repeat and the zygote of a family does.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from edt_sdk.schemas.wire.control import Account
 
 PROGRAM = b"f"
 HEIR = b"h"
+FAMILY = b"s"
 PASS = b"p"
 # A variable of the zygote that is only room: in a forked process /proc/<pid>/environ shows its own variables there.
 ROOM_VARIABLE = "EDT_ROOM"
@@ -48,6 +52,22 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     afresh: bool = False
 
 
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """A zygote to fork together with its supervisor, which then executes another interpreter.
+
+    Attributes:
+        command: what the supervisor executes. `ZYGOTE_OPTION` with its values comes between it and `arguments`.
+        environ: all variables of the supervisor, with bytes as Latin-1, see `to_wire`.
+    """
+
+    command: tuple[str, ...]
+    arguments: tuple[str, ...]
+    environ: dict[str, str]
+    directory: str
+
+
+# The option of a supervisor whose zygote was forked already: descriptor of its socket, pid, memory file of its output.
+ZYGOTE_OPTION = "--zygote"
 Stamp = tuple[int, int]
 
 
@@ -65,15 +85,19 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Everything is imported. `files` has the stamps of the files that decide what was imported.
 
     `places` are the folders of the interpreter and of what it can import. A zygote of a version that cannot enter
-    namespaces has none.
+    namespaces has none. `families` is False in one of a version that cannot fork families.
     """
 
     files: dict[str, Stamp]
     places: tuple[str, ...] = ()
+    families: bool = False
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The process exists, leads a session of its own, is a child of the supervisor, and waits at the gate."""
+    """The process exists, leads a session of its own, and waits at the gate.
+
+    It is a child of the supervisor, and the supervisor of a family is a child of the template.
+    """
 
     pid: int
 
@@ -99,7 +123,8 @@ def from_wire(environ: Mapping[str, str]) -> dict[bytes, bytes]:
     return {name.encode("latin-1"): value.encode("latin-1") for name, value in environ.items()}
 
 
-encode: Callable[[Fork | Answer], bytes] = msgspec.json.encode
-# Both raise msgspec.ValidationError for a malformed message.
+encode: Callable[[Fork | Family | Answer], bytes] = msgspec.json.encode
+# They raise msgspec.ValidationError for a malformed message.
 decode_fork: Callable[[bytes], Fork] = msgspec.json.Decoder(Fork).decode
+decode_family: Callable[[bytes], Family] = msgspec.json.Decoder(Family).decode
 decode_answer: Callable[[bytes], Answer] = msgspec.json.Decoder(Answer).decode

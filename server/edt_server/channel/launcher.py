@@ -20,14 +20,14 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.places import copy_of
 from edt_server.catalogue.training import console_arguments
 from edt_server.channel.spare_supervisors import Spare
+from edt_server.channel.template import ForkedSupervisor, Template, start_supervisor
 from edt_server.files import job_files
 from edt_server.settings import Settings
 from edt_server.store import JobRow
-from edt_server.system.detached import start_detached
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify
 
-_children: dict[ProcessIdentity, subprocess.Popen[bytes]] = {}
+_started: dict[ProcessIdentity, subprocess.Popen[bytes] | ForkedSupervisor] = {}
 
 
 def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, *, host: str, hosts_dir: str) -> Launch:
@@ -64,8 +64,12 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
     )
 
 
-def launch(orders: Launch, environ: Mapping[str, str], spare: Spare | None = None) -> ProcessIdentity:
-    """Write the orders and start the supervisor that follows them: the spare, if there is one and it still lives.
+def launch(
+    orders: Launch, environ: Mapping[str, str], spare: Spare | None = None, template: Template | None = None
+) -> ProcessIdentity:
+    """Write the orders and start the supervisor that follows them.
+
+    It is the spare, if there is one and it still lives. Else it is forked from the template, or started from nothing.
 
     Unprocessable when the job's interpreter is not there. (A missing edt_sdk shows only when the driver starts, and the
     supervisor reports it as ERROR.)
@@ -80,11 +84,12 @@ def launch(orders: Launch, environ: Mapping[str, str], spare: Spare | None = Non
         process = spare.process
     else:
         arguments = [str(paths.launch_file)]
-        process = start_detached(
-            "edt_server.supervisor", arguments, folder=paths.job_dir, log=paths.supervisor_log, environ=environ
+        process = start_supervisor(
+            arguments, template, folder=paths.job_dir, log_file=paths.supervisor_log, environ=environ
         )
-    identity = identify(process.pid)
-    _children[identity] = process
+    # One that another process reaps may be gone already, and then has no entry in /proc.
+    identity = process.identity if isinstance(process, ForkedSupervisor) else identify(process.pid)
+    _started[identity] = process
     # A supervisor that ends must be reaped, or it stays a zombie for as long as this server lives.
     threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()
     return identity
@@ -111,11 +116,11 @@ def write_orders(orders: Launch) -> JobPaths:
 async def wait_gone(identity: ProcessIdentity) -> None:
     """Return when the process has ended. A process that was started here has then been reaped."""
     await ended(identity)
-    child = _children.get(identity)
-    if child is not None:
-        child.wait()  # returns at once: the process has ended, and only the reaping thread may be late
+    process = _started.get(identity)
+    if process is not None:
+        process.wait()  # returns at once: the process has ended, and only the reaping thread may be late
 
 
 def _reap(identity: ProcessIdentity) -> None:
-    _children[identity].wait()
-    del _children[identity]
+    _started[identity].wait()
+    del _started[identity]

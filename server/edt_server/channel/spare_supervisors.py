@@ -2,7 +2,8 @@
 
 A spare fits the jobs with the same interpreter and number of threads per slot, as long as the files it has imported are
 still the installed ones. It has never run user code, becomes the supervisor of a job and is never used again. Spares
-end with this server, however the server ends. A spare that was handed to a job does not.
+end with this server, however the server ends. A spare that was handed to a job does not. Spares are forked from a
+template, and so are the supervisors of jobs that no spare is there for.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -21,8 +21,9 @@ import msgspec
 
 from edt_sdk.schemas.wire.control import Launch
 from edt_sdk.schemas.wire.zygote import Ready, decode_answer, stamp
+from edt_server.channel.template import ForkedSupervisor, Kind, Template, Templates, start_supervisor
 from edt_server.supervisor.programs.environment import start_time_variables
-from edt_server.system.detached import start_detached
+from edt_server.supervisor.programs.programs import shares_torch
 
 log = logging.getLogger(__name__)
 
@@ -32,22 +33,6 @@ END_PATIENCE = 5.0
 _LARGEST = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class SpareKind:
-    """The interpreter and thread count of the jobs that a spare fits."""
-
-    interpreter: str
-    threads: int
-
-    def same(self, other: SpareKind) -> bool:
-        """Return whether a spare for one kind fits jobs of the other.
-
-        An environment has its Python under several names: a kernel uses `bin/python`, a server started by a script
-        `bin/python3.11`. The target of the link is not enough, because all environments may share one Python.
-        """
-        return self.threads == other.threads and _names(self.interpreter) == _names(other.interpreter)
-
-
 @dataclass(slots=True, eq=False)
 class Spare:
     """A supervisor that waits for a job. `connection` is our end of its stdin.
@@ -55,12 +40,12 @@ class Spare:
     `files` are the files it has imported, as in `Ready.files`, None while it is still importing.
     """
 
-    kind: SpareKind
-    process: subprocess.Popen[bytes]
+    kind: Kind
+    process: subprocess.Popen[bytes] | ForkedSupervisor
     connection: socket.socket
     files: dict[str, tuple[int, int]] | None = field(default=None)
 
-    def fits(self, kind: SpareKind) -> bool:
+    def fits(self, kind: Kind) -> bool:
         """Return whether it lives, is for this kind of job, and has imported the files that are installed now."""
         if not self.kind.same(kind) or self.process.poll() is not None:
             return False
@@ -92,16 +77,18 @@ class Spare:
 
 
 class SpareSupervisors:
-    """The spares of a server, all of the kind that the last job needed. With `count` 0 every job starts cold.
+    """The spares of a server, all of the kind that the last job needed, and its templates.
 
-    `warm.log` in `folder` has their output before they have a job.
+    With `count` 0 there are no spares, and the first job starts its template. `warm.log` in `folder` has the output of
+    spares before they have a job.
     """
 
     def __init__(self, count: int, folder: Path, interpreter: str, threads: int, environ: Mapping[str, str]) -> None:
         self._count = count
         self._folder = folder
-        self._kind = SpareKind(interpreter, threads)
+        self._kind = Kind(interpreter, threads)
         self._environ = environ
+        self._templates = Templates(environ)
         self.spares: list[Spare] = []
         """The spares that wait now."""
         self._filling: asyncio.Task[None] | None = None
@@ -115,8 +102,8 @@ class SpareSupervisors:
             self._fill_in(0.0)
 
     def take(self, orders: Launch) -> Spare | None:
-        """Return a spare for this job, None for a cold start. The next spare is started a little later."""
-        kind = SpareKind(orders.interpreter, orders.threads_per_slot)
+        """Return a spare for this job, if there is one. The next spare is started a little later."""
+        kind = Kind(orders.interpreter, orders.threads_per_slot)
         if self._count == 0:
             return None
         names = start_time_variables(orders.spec.env)
@@ -128,18 +115,29 @@ class SpareSupervisors:
         if found is not None:
             self.spares.remove(found)
         else:
-            log.info("job %s starts cold: no spare supervisor fits it", orders.job_id)
+            log.info("job %s starts without a spare supervisor: none fits it", orders.job_id)
         self._fill_in(REFILL_DELAY)
         return found
 
+    async def template(self, orders: Launch) -> Template | None:
+        """Return a template, ready, for this job without a spare. None for a cold start."""
+        if start_time_variables(orders.spec.env) or not shares_torch(orders.spec):
+            return None
+        return await self._templates.ready(Kind(orders.interpreter, orders.threads_per_slot))
+
+    def let_go(self) -> None:
+        """Have all jobs that wait for a template start cold, because this server ends."""
+        self._templates.let_go()
+
     async def stop(self) -> None:
-        """End the spares."""
+        """End the spares and the templates."""
         self._stopped = True
         if self._filling is not None:
             self._filling.cancel()
             await asyncio.wait({self._filling})
         spares, self.spares = self.spares, []
         await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in spares))
+        self._templates.stop()
 
     def _fill_in(self, seconds: float) -> None:
         if self._count > 0 and not self._stopped and (self._filling is None or self._filling.done()):
@@ -147,28 +145,38 @@ class SpareSupervisors:
 
     async def _fill(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        kept = [spare for spare in self.spares if spare.fits(self._kind)]
+        kind = self._kind
+        kept = [spare for spare in self.spares if spare.fits(kind)]
         outdated = [spare for spare in self.spares if spare not in kept]
         self.spares = kept
         await asyncio.gather(*(asyncio.to_thread(spare.end) for spare in outdated))
         while len(self.spares) < self._count:
+            template = await self._templates.ready(kind)
+            starting = asyncio.create_task(
+                asyncio.to_thread(start_spare, kind, self._folder, self._environ, template), name="edt spare"
+            )
             try:
-                # In this thread and without an await, so that a cancelled task never leaves a spare that is not listed.
-                self.spares.append(start_spare(self._kind, self._folder, self._environ))
+                self.spares.append(await asyncio.shield(starting))
+            except asyncio.CancelledError:
+                # The thread goes on, and `stop` has to find the spare that it starts.
+                self.spares.append(await starting)
+                raise
             except OSError as wrong:
                 log.warning("no spare supervisor: %s", wrong)
                 return
+        if not kind.same(self._kind):  # a job of another kind has come in the meantime
+            await self._fill(0.0)
 
 
-def start_spare(kind: SpareKind, folder: Path, environ: Mapping[str, str]) -> Spare:
+def start_spare(kind: Kind, folder: Path, environ: Mapping[str, str], template: Template | None = None) -> Spare:
     """Start a supervisor that waits, detached like a supervisor with a job. OSError when that is not possible."""
     ours, theirs = socket.socketpair()
     try:
-        process = start_detached(
-            "edt_server.supervisor",
+        process = start_supervisor(
             ["--wait", kind.interpreter, str(kind.threads)],
+            template,
             folder=folder,
-            log=folder / "warm.log",
+            log_file=folder / "warm.log",
             environ=environ,
             stdin=theirs.fileno(),
         )
@@ -179,7 +187,3 @@ def start_spare(kind: SpareKind, folder: Path, environ: Mapping[str, str]) -> Sp
         theirs.close()
     log.info("spare supervisor started, pid=%d interpreter=%s threads=%d", process.pid, kind.interpreter, kind.threads)
     return Spare(kind, process, ours)
-
-
-def _names(interpreter: str) -> tuple[str, str]:
-    return os.path.realpath(os.path.dirname(interpreter)), os.path.realpath(interpreter)

@@ -96,6 +96,8 @@ class Supervision:
     async def stop(self) -> None:
         """Stop listening and watching. Supervisors go on."""
         self._ending = True
+        if self._spares is not None:
+            self._spares.let_go()
         await self._unwatch()
         # A launch under way is completed, so that the next server finds the identity of its process in the store. The
         # watchers that launches start in the meantime are then cancelled too.
@@ -278,7 +280,8 @@ class Supervision:
             paths = await asyncio.to_thread(write_orders, orders)
             return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
         spare = self._spares.take(orders) if self._spares is not None else None
-        return await asyncio.to_thread(launch, orders, self._settings.job_environ, spare)
+        template = await self._spares.template(orders) if self._spares is not None and spare is None else None
+        return await asyncio.to_thread(launch, orders, self._settings.job_environ, spare, template)
 
     # --- listening ----------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from edt_server.supervisor.processes.ports import RunPorts
 from edt_server.supervisor.processes.predecessors import Predecessors, end_leftovers
 from edt_server.supervisor.processes.sandbox import JobSandbox
 from edt_server.supervisor.processes.standby_processes import StandbyProcesses
-from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.processes.zygote import Zygote
 from edt_server.supervisor.programs.environment import (
     MASTER,
     JobEnvironment,
@@ -78,7 +78,7 @@ DELIVERY_PATIENCE = 60.0
 class Supervisor:
     """The supervisor of a job. `umask` is for its processes, and `zygote` was started already and fits the job."""
 
-    def __init__(self, orders: Launch, *, umask: int, zygote: ZygoteProcess | None = None) -> None:
+    def __init__(self, orders: Launch, *, umask: int, zygote: Zygote | None = None) -> None:
         self._orders = orders
         self._umask = umask
         self._identity = identity = identify(os.getpid())
@@ -256,9 +256,9 @@ class Supervisor:
 
     def _on_server_message(self, message: ToSupervisor) -> None:
         match message:
-            case Allocation(version=version, slots=slots, asked=asked):
-                log.info("allocation %d: slots %s", version, [slot.id for slot in slots])
-                self._feed(events.Allocated(version, slots, asked))
+            case Allocation(version=version, slots=slots, asked=asked, budget=budget):
+                log.info("allocation %d: slots %s, budget %s", version, [slot.id for slot in slots], budget)
+                self._feed(events.Allocated(version, slots, asked, budget))
             case Ack(number=number):
                 self._feed(events.Acknowledged(number))
             case StopJob(why=why):

@@ -1,6 +1,7 @@
 """Run the supervisor's process from its command line to its exit: with orders, or as a spare that waits for orders.
 
-The zygote is started first, because it takes longest. `main.py` supervises.
+The zygote is started first, because it takes longest, unless a template has forked it with this process (decision
+045). `main.py` supervises.
 
 A spare supervisor's stdin is a socket to the server. It reports there when the zygote is ready, and receives the path
 of its orders in one line. Then it closes that socket, and its log is the job's. The socket closes when the server ends,
@@ -22,10 +23,10 @@ import msgspec
 
 from edt_sdk.schemas.wire.control import Launch
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.zygote import Ready, encode
+from edt_sdk.schemas.wire.zygote import ZYGOTE_OPTION, Ready, encode
 from edt_server.supervisor.main import Supervisor
 from edt_server.supervisor.processes.orphans import adopt_orphans
-from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
 from edt_server.supervisor.programs.environment import zygote_environment
 from edt_server.supervisor.programs.programs import zygote_environment_of
 
@@ -36,16 +37,21 @@ def main(argv: list[str]) -> int:
     """Run a supervisor from its orders and return the exit code, 0 when the job is over, however it ended.
 
     With `--wait <interpreter> <threads>` it prepares for a job of that interpreter with that many threads per slot, and
-    waits for the path of the orders on stdin, a socket. When the socket closes before that, it exits.
+    waits for the path of the orders on stdin, a socket. When the socket closes before that, it exits. Before all that,
+    `--zygote` gives it the zygote that was forked with it.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     umask = os.umask(0o077)
     adopt_orphans()
-    zygote: ZygoteProcess | None = None
-    match argv[1:]:
+    zygote: Zygote | None = None
+    arguments = argv[1:]
+    if arguments[:1] == [ZYGOTE_OPTION]:
+        zygote = Zygote.given(*map(int, arguments[1:4]))
+        del arguments[:4]
+    match arguments:
         case ["--wait", interpreter, threads]:
-            zygote = ZygoteProcess(interpreter, zygote_environment(os.environ, int(threads)))
-            awaited = _await_orders(zygote)
+            zygote = zygote or ZygoteProcess(interpreter, zygote_environment(os.environ, int(threads)))
+            awaited = _await_orders(zygote, interpreter)
             if awaited is None:
                 zygote.end()
                 return 0
@@ -54,7 +60,7 @@ def main(argv: list[str]) -> int:
             orders = _read(path)
             # Before the rest, which is ready long before the zygote. A failure is reported when the zygote is needed.
             with contextlib.suppress(OSError):
-                zygote = ZygoteProcess(orders.interpreter, zygote_environment_of(orders))
+                zygote = zygote or ZygoteProcess(orders.interpreter, zygote_environment_of(orders))
         case _:
             print("usage: python -m edt_server.supervisor <launch.json>", file=sys.stderr)
             return 2
@@ -66,11 +72,11 @@ def _read(path: str) -> Launch:
     return msgspec.json.decode(Path(path).read_bytes(), type=Launch)
 
 
-async def _run(orders: Launch, umask: int, zygote: ZygoteProcess | None) -> None:
+async def _run(orders: Launch, umask: int, zygote: Zygote | None) -> None:
     await Supervisor(orders, umask=umask, zygote=zygote).run()
 
 
-def _await_orders(zygote: ZygoteProcess) -> Launch | None:
+def _await_orders(zygote: Zygote, interpreter: str) -> Launch | None:
     """Return the orders, None when the server or the zygote is gone before they arrive.
 
     With the orders, this process has left the server: stdin is /dev/null, stdout and stderr are the job's log.
@@ -93,7 +99,7 @@ def _await_orders(zygote: ZygoteProcess) -> Launch | None:
                     return None
                 path += part
             elif zygote.ended in ready:
-                print(f"The zygote of {zygote.interpreter} ended.\n{zygote.words()}", flush=True)
+                print(f"The zygote of {interpreter} ended.\n{zygote.words()}", flush=True)
                 return None
             else:
                 answer = zygote.hear()

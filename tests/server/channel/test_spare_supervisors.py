@@ -13,12 +13,13 @@ import pytest_asyncio
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel import spare_supervisors as module
 from edt_server.channel.launcher import launch, wait_gone
-from edt_server.channel.spare_supervisors import SpareKind, SpareSupervisors, start_spare
+from edt_server.channel.spare_supervisors import SpareSupervisors, start_spare
+from edt_server.channel.template import Kind
 from edt_server.system.detached import inherited
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
-KIND = SpareKind(sys.executable, 1)
+KIND = Kind(sys.executable, 1)
 
 
 @pytest_asyncio.fixture
@@ -96,7 +97,7 @@ async def test_a_spare_whose_python_cannot_import_ends_and_says_why(tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
     bare.chmod(0o755)
-    spare = start_spare(SpareKind(str(bare), 1), tmp_path, inherited(os.environ))
+    spare = start_spare(Kind(str(bare), 1), tmp_path, inherited(os.environ))
     await asyncio.to_thread(spare.process.wait, 20)
     assert not spare.fits(spare.kind)
     spare.end()
@@ -155,10 +156,10 @@ async def test_a_python_fits_under_all_its_names_in_its_environment_and_nowhere_
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "python3").symlink_to(sys.executable)
         (tmp_path / folder / "python").symlink_to("python3")
-    one, short, two = (SpareKind(str(tmp_path / name), 1) for name in ("one/python3", "one/python", "two/python3"))
+    one, short, two = (Kind(str(tmp_path / name), 1) for name in ("one/python3", "one/python", "two/python3"))
     assert one.same(short)
     assert not one.same(two)
-    assert not one.same(SpareKind(one.interpreter, 2))
+    assert not one.same(Kind(one.interpreter, 2))
 
 
 async def test_without_any_nothing_is_started(tmp_path, orders):

@@ -1,4 +1,4 @@
-"""Serve the supervisor's end of a zygote, newly started or forked as an heir: send requests, read answers, end, reap.
+"""Serve the supervisor's end of a zygote, newly started or forked: send requests, read answers, end, reap.
 
 The protocol is in `edt_sdk.schemas.wire.zygote`. `forker` decides when to ask, and what to do when a zygote dies.
 """
@@ -42,12 +42,15 @@ class Zygote:
 
     def heir(self, pid: int, connection: socket.socket) -> Zygote:
         """Return the zygote that this zygote has forked as its heir. It has imported the same modules."""
-
-        def reap() -> int:
-            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
         # A copy of the descriptor, because `forget` of the dead zygote closes its own.
-        return Zygote(pid, connection, os.dup(self._said), reap, self.ready)
+        return Zygote(pid, connection, os.dup(self._said), lambda: _reap(pid), self.ready)
+
+    @classmethod
+    def given(cls, connection: int, pid: int, said: int) -> Zygote:
+        """Return the zygote that was forked by this process before it executed this interpreter (decision 045)."""
+        for descriptor in (connection, said):
+            os.set_inheritable(descriptor, False)
+        return cls(pid, socket.socket(fileno=connection), said, lambda: _reap(pid))
 
     def hear(self) -> wire.Answer | None:
         """Return the next answer, None when there is none now. Sets `ready`, and `silent` when no more can come."""
@@ -78,17 +81,22 @@ class Zygote:
         It runs in the `namespaces`, as a process of the `account`.
         """
         fork = msgspec.structs.replace(fork, namespaces=len(namespaces), account=account)
-        body = os.memfd_create("zygote-request", os.MFD_CLOEXEC)
-        try:
-            with open(body, "wb", closefd=False) as file:
-                file.write(wire.encode(fork))
-            self._send(wire.PROGRAM, [gate, body, *namespaces, *descriptors])
-        finally:
-            os.close(body)
+        self._send_with(fork, wire.PROGRAM, gate, *namespaces, *descriptors)
+
+    def ask_for_family(self, family: wire.Family, gate: int, stdin: int, log: int) -> None:
+        """Request a supervisor that waits at `gate`, and its zygote."""
+        self._send_with(family, wire.FAMILY, gate, stdin, log)
 
     def ask_for_heir(self, gate: int, connection: int) -> None:
         """Request an heir that serves the socket `connection`."""
         self._send(wire.HEIR, [gate, connection])
+
+    def _send_with(self, body: wire.Fork | wire.Family, request: bytes, gate: int, *descriptors: int) -> None:
+        file = os.memfd_create("zygote-request", os.MFD_CLOEXEC)
+        with open(file, "wb") as written:
+            written.write(wire.encode(body))
+            written.flush()
+            self._send(request, [gate, file, *descriptors])
 
     def _send(self, request: bytes, descriptors: list[int]) -> None:
         # A zygote that is gone does not answer. Its pidfd shows that.
@@ -117,7 +125,6 @@ class ZygoteProcess(Zygote):
     """A zygote that starts as a new process with this whole environment. OSError when it cannot be run."""
 
     def __init__(self, interpreter: str, environment: Mapping[str, str]) -> None:
-        self.interpreter = interpreter
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         said = os.memfd_create("zygote-output", os.MFD_CLOEXEC)
         try:
@@ -139,3 +146,7 @@ class ZygoteProcess(Zygote):
         finally:
             theirs.close()
         super().__init__(process.pid, ours, said, process.wait)
+
+
+def _reap(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

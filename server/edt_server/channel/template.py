@@ -1,0 +1,265 @@
+"""Templates: zygotes of the server, from which supervisors are forked together with the zygotes of their jobs.
+
+So one import of torch serves all jobs of a server, and its memory is shared (decision 045). A template runs no code of
+any job. It ends with this server, and what was forked from it does not. Where no template can serve, a supervisor is
+started and starts its own zygote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import signal
+import subprocess
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.wire import zygote as wire
+from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.programs.environment import zygote_environment
+from edt_server.system.detached import command_of, open_log, start_detached
+from edt_server.system.processes import identify
+
+log = logging.getLogger(__name__)
+
+# Seconds until a template that imports, or one that was asked, counts as hung.
+IMPORT_PATIENCE = 60.0
+ANSWER_PATIENCE = 20.0
+# Templates of one server. Each keeps some 230 MB, and most servers have jobs of one kind.
+MOST = 3
+_SUPERVISOR = "edt_server.supervisor"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The interpreter and thread count of the jobs that a template or a spare fits."""
+
+    interpreter: str
+    threads: int
+
+    def same(self, other: Kind) -> bool:
+        """Return whether what is made for one kind fits jobs of the other.
+
+        An environment has its Python under several names: a kernel uses `bin/python`, a server started by a script
+        `bin/python3.11`. The target of the link is not enough, because all environments may share one Python.
+        """
+        return self.threads == other.threads and _names(self.interpreter) == _names(other.interpreter)
+
+
+class ForkedSupervisor:
+    """A supervisor that a template has forked and reaps. It has the methods of `Popen` that its starters use.
+
+    ProcessLookupError when it has ended already.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._ended = os.pidfd_open(pid)
+        weakref.finalize(self, os.close, self._ended)
+        self.identity = identify(pid)
+
+    def poll(self) -> int | None:
+        """Return None while it runs. Only its parent could learn its exit code, so 0 stands for all of them."""
+        return self._wait(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return when it has ended. `subprocess.TimeoutExpired` after that many seconds."""
+        if self._wait(timeout) is None:
+            raise subprocess.TimeoutExpired(_SUPERVISOR, timeout or 0.0)
+        return 0
+
+    def kill(self) -> None:
+        """Send it SIGKILL, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._ended, signal.SIGKILL)
+
+    def _wait(self, timeout: float | None) -> int | None:
+        return 0 if _readable(timeout, self._ended) else None
+
+
+class Template(ZygoteProcess):
+    """A template, which imports from now on. For the event loop, except `fork`. OSError when it cannot be started.
+
+    Attributes:
+        heard: it is ready, or will never be.
+        gone: it has ended and was reaped.
+    """
+
+    def __init__(self, kind: Kind, environ: Mapping[str, str]) -> None:
+        super().__init__(kind.interpreter, zygote_environment(environ, kind.threads))
+        self.kind = kind
+        self.heard = asyncio.Event()
+        self.gone = False
+        self._asking = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self.socket, self._import)
+        self._loop.add_reader(self.ended, self.close)
+        log.info("template started, pid=%d interpreter=%s threads=%d", self.pid, kind.interpreter, kind.threads)
+
+    def serves(self, kind: Kind) -> bool:
+        """Return whether it answers, fits these jobs, and has not imported files that were replaced."""
+        files = {} if self.ready is None else self.ready.files
+        return (
+            not self.silent and self.kind.same(kind) and all(wire.stamp(path) == seen for path, seen in files.items())
+        )
+
+    def fork(
+        self, arguments: Sequence[str], *, folder: Path, log_file: Path, environ: Mapping[str, str], stdin: int
+    ) -> ForkedSupervisor | None:
+        """Fork a supervisor and its zygote, once this is `ready`. None when that fails. Blocks, in any thread."""
+        family = wire.Family(
+            command=command_of(_SUPERVISOR),
+            arguments=tuple(arguments),
+            environ=wire.to_wire(environ),
+            directory=str(folder),
+        )
+        with self._asking, contextlib.ExitStack() as stack:
+            if self.gone:
+                return None
+            said = open_log(log_file)
+            stack.callback(os.close, said)
+            # What is forked ends at its gate when this request fails, whatever became of the template.
+            gate, opens = os.pipe()
+            stack.callback(os.close, opens)
+            try:
+                self.ask_for_family(family, gate, stdin, said)
+            finally:
+                os.close(gate)
+            # What it has forked may hold its socket open, so its death shows by its pidfd only.
+            _readable(ANSWER_PATIENCE, self.socket.fileno(), self.ended)
+            match self.hear():
+                case wire.Forked(pid=pid):
+                    with contextlib.suppress(ProcessLookupError, BrokenPipeError):
+                        forked = ForkedSupervisor(pid)
+                        os.write(opens, wire.PASS)
+                        return forked
+                case wire.NotForked(why=why):
+                    log.warning("the template could not fork, pid=%d: %s", self.pid, why)
+                case _:
+                    self._kill()
+            return None
+
+    def hear(self) -> wire.Answer | None:
+        """Return the next answer, see `Zygote.hear`. What is no answer counts as the last one."""
+        try:
+            return super().hear()
+        except msgspec.MsgspecError:
+            self.silent = True
+            return None
+
+    def close(self) -> None:
+        """End it and reap it. What was forked from it stays."""
+        if self.gone:
+            return
+        self._loop.remove_reader(self.socket)
+        self._loop.remove_reader(self.ended)
+        self._kill()  # before the lock: whichever thread waits for an answer sees the end
+        with self._asking:
+            self.gone = True
+            code, words = self.end(), self.words()
+            self.forget()
+        log.info("template ended, pid=%d code=%d\n%s", self.pid, code, words)
+        self.heard.set()
+
+    def _import(self) -> None:
+        self.hear()
+        if self.silent:
+            self._kill()
+        if self.silent or self.ready is not None:
+            self._loop.remove_reader(self.socket)
+            self.heard.set()
+
+    def _kill(self) -> None:
+        self.silent = True
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.ended, signal.SIGKILL)
+
+
+class Templates:
+    """The templates of a server, one for each kind of job, the one used last at the end. For the event loop."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._templates: list[Template] = []
+        self._stopped = False
+
+    async def ready(self, kind: Kind) -> Template | None:
+        """Return a template for such jobs when it has imported everything, None when there is none.
+
+        It is started if necessary.
+        """
+        known = [each for each in self._templates if not each.gone]
+        found = next((each for each in known if each.serves(kind)), None)
+        if found is None and not self._stopped:
+            try:
+                found = Template(kind, self._environ)
+            except OSError as wrong:
+                log.warning("no template: %s", wrong)
+        if found is None:
+            return None
+        others = [each for each in known if not each.kind.same(kind)]
+        self._templates = [*others, found][-MOST:]
+        for each in known:
+            if each not in self._templates:
+                each.close()
+        try:
+            async with asyncio.timeout(IMPORT_PATIENCE):
+                await found.heard.wait()
+        except TimeoutError:
+            found.close()
+        # A template of a version that cannot fork families stays, so that it is not started for every job.
+        return found if not found.silent and found.ready is not None and found.ready.families else None
+
+    def let_go(self) -> None:
+        """Start no template any more, and wait for none that imports."""
+        self._stopped = True
+        for each in self._templates:
+            each.heard.set()
+
+    def stop(self) -> None:
+        """End them."""
+        self.let_go()
+        for each in self._templates:
+            each.close()
+
+
+def start_supervisor(
+    arguments: Sequence[str],
+    template: Template | None,
+    *,
+    folder: Path,
+    log_file: Path,
+    environ: Mapping[str, str],
+    stdin: int | None = None,
+) -> subprocess.Popen[bytes] | ForkedSupervisor:
+    """Start a detached supervisor, forked from the template if there is one that serves. See `start_detached`."""
+    with open(os.devnull, "rb") as nothing:
+        stdin = nothing.fileno() if stdin is None else stdin
+        forked = (
+            None
+            if template is None
+            else template.fork(arguments, folder=folder, log_file=log_file, environ=environ, stdin=stdin)
+        )
+        return forked or start_detached(
+            _SUPERVISOR, arguments, folder=folder, log=log_file, environ=environ, stdin=stdin
+        )
+
+
+def _names(interpreter: str) -> tuple[str, str]:
+    return os.path.realpath(os.path.dirname(interpreter)), os.path.realpath(interpreter)
+
+
+def _readable(timeout: float | None, *descriptors: int) -> bool:
+    """Return whether one of them is readable, after `timeout` seconds at most. `select` takes no numbers above 1023."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if timeout is None else timeout * 1000))

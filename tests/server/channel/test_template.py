@@ -1,0 +1,238 @@
+"""Templates: real ones, from which real supervisors are forked with their zygotes.
+
+They leave torch out, which changes nothing here. `tests/e2e/test_template.py` has templates with torch.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+
+import msgspec
+import psutil
+import pytest
+import pytest_asyncio
+
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
+from edt_server.channel import template as module
+from edt_server.channel.launcher import launch, wait_gone
+from edt_server.channel.spare_supervisors import SpareSupervisors, start_spare
+from edt_server.channel.template import ForkedSupervisor, Kind, Templates
+from edt_server.system.detached import inherited, open_log
+from tests.waiting import until_async
+
+pytestmark = pytest.mark.asyncio
+KIND = Kind(sys.executable, 1)
+LIGHT = {**inherited(os.environ), ONLY_VARIABLE: "edt_sdk.training.script"}
+ZYGOTE = [sys.executable, "-u", "-m", "edt_sdk.training.zygote"]
+
+
+@pytest_asyncio.fixture
+async def templates():
+    templates = Templates(LIGHT)
+    yield templates
+    templates.stop()
+    assert all(each.gone for each in templates._templates)
+
+
+def descriptors(pid):
+    found = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile: a process that imports opens files
+            found[int(name)] = os.readlink(f"/proc/{pid}/fd/{name}")
+    return found
+
+
+def named(found):
+    """What the descriptors from 3 on are, without the numbers of sockets and the like."""
+    return sorted(name.partition(":")[0] for number, name in found.items() if number > 2)
+
+
+async def executed(identity):
+    """The processes of a supervisor and its zygote, once the supervisor runs its own interpreter."""
+    supervisor = psutil.Process(identity.pid)
+    await until_async(lambda: "edt_server.supervisor" in supervisor.cmdline(), "the supervisor's own program")
+    zygotes = await until_async(lambda: [child for child in supervisor.children() if child.cmdline() == ZYGOTE])
+    return supervisor, zygotes[0]
+
+
+async def test_a_job_gets_supervisor_and_zygote_and_nothing_else_of_this_process(orders, tmp_path, templates):
+    ours, theirs = socket.socketpair()
+    secret = os.open(tmp_path / "secret", os.O_WRONLY | os.O_CREAT)
+    # Even what another library forgot to close on exec.
+    os.set_inheritable(secret, True)
+    with ours, theirs:
+        template = await templates.ready(KIND)
+        identity = launch(orders, {"PATH": os.environ["PATH"], "MARK": "mine"}, template=template)
+        supervisor, zygote = await executed(identity)
+        try:
+            paths = JobPaths(tmp_path / "data", "ann", orders.job_id)
+            assert supervisor.ppid() == template.pid
+            assert supervisor.cmdline()[:4] == [sys.executable, "-P", "-m", "edt_server.supervisor"]
+            assert supervisor.cmdline()[-1] == str(paths.launch_file)
+            assert supervisor.environ() == {"PATH": os.environ["PATH"], "MARK": "mine"}
+            assert supervisor.cwd() == str(paths.job_dir)
+            # Its own socket alone, once it has closed what it had from its birth.
+            await until_async(lambda: named(descriptors(zygote.pid)) == ["socket"], "the zygote's one socket")
+            for process in (supervisor, zygote):
+                assert os.getsid(process.pid) == process.pid
+                assert str(tmp_path / "secret") not in descriptors(process.pid).values()
+            log = str(paths.supervisor_log)
+            assert [descriptors(supervisor.pid)[number] for number in (0, 1, 2)] == ["/dev/null", log, log]
+            said = "/memfd:zygote-output (deleted)"
+            assert [descriptors(zygote.pid)[number] for number in (0, 1, 2)] == ["/dev/null", said, said]
+        finally:
+            supervisor.kill()
+            os.close(secret)
+    await asyncio.wait_for(wait_gone(identity), 20)
+    await until_async(lambda: not zygote.is_running() or zygote.status() == psutil.STATUS_ZOMBIE)
+    assert not psutil.pid_exists(identity.pid), "the template leaves no zombie"
+    assert psutil.Process(template.pid).children() == []
+
+
+async def test_a_spare_of_a_template_becomes_a_supervisor_or_ends_with_its_server(orders, tmp_path, templates):
+    template = await templates.ready(KIND)
+    spare, other = (start_spare(KIND, tmp_path, inherited(os.environ), template) for _ in range(2))
+    _, orphan = await executed(other.process.identity)
+    other.connection.close()
+    assert await asyncio.to_thread(other.process.wait, 20) == 0
+    await until_async(lambda: not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE)
+    await until_async(lambda: spare.fits(KIND) and spare.files is not None)
+    identity = launch(orders, {}, spare)
+    assert identity.pid == spare.process.pid
+    assert not spare.fits(Kind(sys.executable, 2))
+    spare.process.kill()
+    await asyncio.wait_for(wait_gone(identity), 20)
+    assert not spare.fits(KIND)
+
+
+async def test_the_supervisors_of_a_template_go_on_after_it_and_the_next_job_gets_another(orders, templates):
+    template = await templates.ready(KIND)
+    identity = launch(orders, inherited(os.environ), template=template)
+    supervisor, zygote = await executed(identity)
+    try:
+        os.kill(template.pid, signal.SIGKILL)
+        await until_async(lambda: template.gone)
+        assert not psutil.pid_exists(template.pid)
+        assert template.fork([], folder="/", log_file="/dev/null", environ={}, stdin=0) is None
+        assert supervisor.is_running()
+        assert zygote.is_running()
+        second, again = await asyncio.gather(templates.ready(KIND), templates.ready(KIND))
+        assert second is again
+        assert second.pid != template.pid
+    finally:
+        supervisor.kill()
+    await asyncio.wait_for(wait_gone(identity), 20)
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["killed", "hung"])
+async def test_a_template_that_ends_during_a_request_costs_the_job_only_its_warm_start(
+    orders, templates, monkeypatch, dies
+):
+    if not dies:
+        monkeypatch.setattr(module, "ANSWER_PATIENCE", 0.0)
+    template = await templates.ready(KIND)
+    os.kill(template.pid, signal.SIGSTOP)
+    launching = asyncio.create_task(asyncio.to_thread(launch, orders, inherited(os.environ), None, template))
+    if dies:
+        await until_async(template._asking.locked)
+        os.kill(template.pid, signal.SIGKILL)
+    identity = await launching
+    try:
+        supervisor = await until_async(lambda: psutil.Process(identity.pid))
+        assert supervisor.ppid() == os.getpid()
+        await until_async(lambda: template.gone)
+        assert not template.socket.fileno() >= 0
+    finally:
+        os.kill(identity.pid, signal.SIGKILL)
+    await asyncio.wait_for(wait_gone(identity), 20)
+
+
+async def test_what_is_forked_when_its_starter_is_gone_never_runs(tmp_path, templates):
+    template = await templates.ready(KIND)
+    gate, opens = os.pipe()
+    family = module.wire.Family(command=("/bin/sh",), arguments=("-c", "echo ran"), environ={}, directory="/")
+    log = open_log(tmp_path / "log")
+    template.ask_for_family(family, gate, 0, log)
+    os.close(log)
+    module._readable(20, template.socket.fileno())
+    answer = template.hear()
+    assert psutil.Process(answer.pid).ppid() == template.pid
+    os.close(gate)
+    os.close(opens)
+    await until_async(lambda: not psutil.pid_exists(answer.pid))
+    assert (tmp_path / "log").read_bytes() == b""
+    with pytest.raises(ProcessLookupError):
+        ForkedSupervisor(answer.pid)
+
+
+async def test_one_that_imported_what_is_not_installed_any_more_is_replaced(templates, tmp_path):
+    template = await templates.ready(KIND)
+    installed = tmp_path / "module.py"
+    installed.write_text("old")
+    template.ready.files[str(installed)] = module.wire.stamp(str(installed))
+    assert await templates.ready(KIND) is template
+    installed.write_text("newer")
+    second = await templates.ready(KIND)
+    assert second is not template
+    assert template.gone
+
+
+async def test_the_kinds_used_last_are_kept(templates, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 1)
+    first = await templates.ready(KIND)
+    assert (await templates.ready(Kind(sys.executable, 2))).kind.threads == 2
+    assert first.gone
+
+
+async def test_a_python_that_cannot_serve_gives_none(templates, tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    bare.chmod(0o755)
+    assert await templates.ready(Kind(str(bare), 1)) is None
+    assert await templates.ready(Kind("/no/such/python", 1)) is None
+
+
+@pytest.mark.parametrize(("said", "stays"), [(b'{"type":"Ready","files":{}}', True), (b"?", False)])
+async def test_a_python_with_another_version_gives_none(templates, tmp_path, said, stays):
+    """The version before could not fork families. It is not started again for each job."""
+    other = tmp_path / "python"
+    other.write_text(
+        f"#!{sys.executable}\nimport os, socket\nconnection = socket.socket(fileno=0)\n"
+        f"connection.send({said!r})\nconnection.recv(1)\n"
+    )
+    other.chmod(0o755)
+    kind = Kind(str(other), 1)
+    assert await templates.ready(kind) is None
+    (first,) = templates._templates
+    assert await templates.ready(kind) is None
+    assert (templates._templates == [first]) is stays
+
+
+async def test_a_server_that_stops_waits_for_no_import(orders, tmp_path):
+    spares = SpareSupervisors(0, tmp_path, sys.executable, 1, LIGHT)
+    waiting = asyncio.create_task(spares.template(orders))
+    (importing,) = await until_async(lambda: spares._templates._templates)
+    os.kill(importing.pid, signal.SIGSTOP)
+    spares.let_go()
+    assert await waiting is None
+    await spares.stop()
+    assert importing.gone
+    assert await spares.template(orders) is None
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"env": {"OMP_NUM_THREADS": "3"}}, {"framework": "PyTorch"}],
+    ids=["start-time variables", "without torch"],
+)
+async def test_a_job_whose_zygote_differs_starts_its_own(orders, tmp_path, own):
+    spares = SpareSupervisors(0, tmp_path, sys.executable, 1, LIGHT)
+    assert (
+        await spares.template(msgspec.structs.replace(orders, spec=msgspec.structs.replace(orders.spec, **own))) is None
+    )
+    assert spares._templates._templates == []
+    await spares.stop()
