@@ -20,7 +20,7 @@ from typing import Any
 from edt_sdk.schemas.torchrun import AgentContext, agent_context
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Began, Crashed, Done, Failed, Noted
-from edt_sdk.torchrun.checkpoints import Notes
+from edt_sdk.torchrun.notes import Notes
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery, open_nursery
 from edt_sdk.torchrun.plan_link import PlanLink
 from edt_sdk.torchrun.script import execute
@@ -90,7 +90,13 @@ def _lead(
 
         def _forward_notes(self) -> None:
             for note in notes.new():
-                link.send(Noted(worker=first, round=meeting.round, note=note))
+                if isinstance(note, str):
+                    link.send(Noted(worker=first, round=meeting.round, note=note))
+                    continue
+                for rank, process in started.items():
+                    if process.pid == note.pid:  # not one that the script forked
+                        link.send(_crashed(place, meeting.round, rank, process, 1, note.since, leaving=True))
+                notes.answer()
 
         def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
             pids: dict[int, Any] = super()._start_workers(worker_group)
@@ -154,13 +160,27 @@ def _crash(agent: AgentContext, number: int, started: dict[int, ForkedProcess]) 
     process = failed[rank]
     assert process.returncode is not None
     assert process.ended is not None
+    return _crashed(agent, number, rank, process, process.returncode, process.ended)
+
+
+def _crashed(
+    agent: AgentContext,
+    number: int,
+    rank: int,
+    process: ForkedProcess,
+    exit_code: int,
+    failed: float,
+    *,
+    leaving: bool = False,
+) -> Crashed:
     return Crashed(
         worker=agent.first,
         round=number,
         local_rank=rank,
         pid=process.pid,
-        exit_code=process.returncode,
-        ended=process.ended,
+        exit_code=exit_code,
+        failed=failed,
+        leaving=leaving,
         words=_words(Path(agent.streams), agent.first + rank),
     )
 

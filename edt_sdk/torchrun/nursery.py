@@ -133,7 +133,7 @@ class ForkedProcess:
         self.returncode: int | None = None
         self.ended: float | None = None
         self._descriptor = os.pidfd_open(pid)
-        # A thread notes the time: of several crashed processes, the first to end is the cause (decision 023).
+        # A thread notes the time: of several crashed processes, the first is the cause (decision 023).
         self._watch = threading.Thread(target=self._see_end, name=f"edt-process-{pid}", daemon=True)
         self._watch.start()
 

@@ -25,7 +25,7 @@ import msgspec
 
 from edt_sdk.schemas.torchrun import AGENT_VARIABLE
 from edt_sdk.schemas.wire.context import JOB_VARIABLE, WORKER_VARIABLE
-from edt_sdk.torchrun import checkpoints
+from edt_sdk.torchrun import notes
 
 COMMAND_VARIABLE = "EDT_COMMAND"
 _NOT_FOUND = 127
@@ -52,7 +52,7 @@ def run() -> int:
         os.environ.pop(name, None)
     if command[:2] != [sys.executable, "-u"]:
         return execute(command)
-    checkpoints.watch()
+    notes.watch()
     try:
         if command[2] == "-m":
             _run_module(command[3], command[4:])
@@ -60,6 +60,7 @@ def run() -> int:
             _run_script(command[2], command[3:])
     except Exception as error:
         _tell(error)
+        notes.fail()
         return 1
     return 0
 

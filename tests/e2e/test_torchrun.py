@@ -154,6 +154,7 @@ def test_what_a_process_is_given(four_slots: Jobs, tmp_path: Path, ends: list[Sc
         assert f"script started, rank {number}" in script.job.logs(worker=number)
 
 
+@pytest.mark.long  # units of two in the test before, other sizes in the one before that
 def test_units_of_two(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
     script = Script(four_slots, tmp_path / "out", "--nnodes=1:2 --nproc-per-node=2")
     ends.append(script)

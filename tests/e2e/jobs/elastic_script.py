@@ -5,6 +5,7 @@ FOLDER/log.jsonl at its start and at every step; it ends early when FOLDER/finis
 """
 
 import argparse
+import atexit
 import json
 import os
 import signal
@@ -68,6 +69,9 @@ while step < options.steps:
         half.replace(state_file)
     if step == options.crash_at and rank == world - 1 and not (options.folder / f"crashed-{step}").exists():
         (options.folder / f"crashed-{step}").touch()
+        # Its peers fail and end while it still shuts down.
+        atexit.register(time.sleep, 1.0)
+        atexit.register(dist.destroy_process_group)
         raise RuntimeError(f"crashed at step {step}, as asked")
     time.sleep(options.seconds)
 write(kind="end", rank=rank, world=world, step=step)

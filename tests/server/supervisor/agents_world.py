@@ -82,16 +82,26 @@ class World:
         self.tell(LinkLost(number, "it closed the connection"))
         self.tell(Exited(number, code))
 
-    def crash(self, number: int, code: int = 1, local_rank: int = 0, ended: float = 1.0, words: str = "") -> None:
+    def crash(
+        self,
+        number: int,
+        code: int = 1,
+        local_rank: int = 0,
+        failed: float = 1.0,
+        words: str = "",
+        *,
+        leaving: bool = False,
+    ) -> None:
         agent = self.agents[number]
-        agent.runs = False
+        agent.runs = leaving
         message = link.Crashed(
             worker=number,
             round=agent.round,
             local_rank=local_rank,
             pid=agent.pid + 1,
             exit_code=code,
-            ended=ended,
+            failed=failed,
+            leaving=leaving,
             words=words,
         )
         self.tell(Received(number, message))

@@ -151,13 +151,33 @@ def test_one_crash_too_many_fails_the_job_with_its_last_words():
 
 def test_of_several_crashes_the_first_is_the_cause_and_they_count_once():
     world = running(3, max_restarts=5)
-    world.crash(2, ended=2.0)
-    world.crash(1, code=7, ended=1.0)
-    world.crash(0, ended=3.0)
+    world.crash(2, failed=2.0)
+    world.crash(1, code=7, failed=1.0)
+    world.crash(0, failed=3.0)
     world.settle()
     assert world.machine.restarts == 1
     (lost,) = world.of(control.WorkerLost)
     assert (lost.worker, lost.exit_code) == (1, 7)
+
+
+def test_a_process_that_still_ends_is_the_cause_of_a_crash_that_it_led_to():
+    world = running(2)
+    world.crash(1, failed=1.0, words="boom", leaving=True)
+    world.settle()
+    assert not world.of(control.WorkerLost), "nothing follows before a process has ended"
+    world.crash(0, failed=1.1, words="its peer is gone")
+    world.settle()
+    assert world.end == (JobState.FAILED, "Worker 1 (rank 1, slot 1) ended with exit code 1.\nboom")
+
+
+def test_a_process_that_ends_well_after_all_is_no_cause():
+    world = running(2, max_restarts=1)
+    world.crash(1, failed=1.0, leaving=True)
+    world.done(1)
+    world.crash(0, failed=1.1)
+    world.settle()
+    (lost,) = world.of(control.WorkerLost)
+    assert lost.worker == 0
 
 
 def test_a_crash_that_follows_the_death_of_an_agent_costs_nothing():
@@ -192,7 +212,7 @@ def test_an_agent_that_hangs_is_killed_and_replaced():
 def test_a_crash_while_all_halt_for_a_change_is_that_change():
     world = running(2)
     world.allocate(slots(0))
-    world.tell(Received(0, link.Crashed(worker=0, round=1, local_rank=0, pid=1, exit_code=1, ended=1.0)))
+    world.tell(Received(0, link.Crashed(worker=0, round=1, local_rank=0, pid=1, exit_code=1, failed=1.0)))
     world.settle()
     assert world.machine.restarts == 0
     assert world.members == [0]

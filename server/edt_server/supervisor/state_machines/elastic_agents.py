@@ -78,7 +78,7 @@ class AgentRound:
         broken: the round cannot continue.
         gathering: ready agents wait for others that are starting.
         gathered: how many such waits have passed.
-        noted: what its processes have done with checkpoints, see `edt_sdk.torchrun.checkpoints`.
+        noted: what its processes have done with checkpoints, see `edt_sdk.torchrun.notes`.
     """
 
     number: int
@@ -117,8 +117,8 @@ class AgentRound:
     @property
     def cause(self) -> link.Crashed:
         """The crash that came first. ValueError when there was none."""
-        # By the time of the process's end: the order in which reports arrive is chance.
-        return min(self.crashes, key=lambda crash: crash.ended)
+        # By the time of the failure: the order in which reports arrive is chance.
+        return min((crash for crash in self.crashes if crash.worker not in self.done), key=lambda crash: crash.failed)
 
     def rank(self, agent: int, local_rank: int, unit: int) -> int:
         """Return the rank of an agent's process. ValueError when the agent is no member."""
@@ -259,7 +259,7 @@ class ElasticAgents(Machine):
                 current.done.add(agent.number)
             case link.Crashed(round=number) if number == current.number and current.halting is None:
                 current.crashes.append(message)
-                if not current.looking and not current.broken:
+                if not current.looking and not current.broken and not message.leaving:
                     current.looking = True
                     self._out.append(events.Recheck(current.number))
             case link.Failed():

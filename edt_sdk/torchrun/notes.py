@@ -1,8 +1,10 @@
-"""Notice whether a script writes checkpoints and loads them, since a change of its size starts it again.
+"""What a process of a script tells its agent, by notes in a pipe. The supervisor draws the conclusions.
 
-A process of the script notes the first time of each kind into a pipe of its agent. What it saves and loads is seen at
-`torch.save` and `torch.load`, which Lightning, accelerate, the Hugging Face Trainer and torch's distributed checkpoints
-use too. The agent forwards the notes, and the supervisor draws the conclusions (decision 043).
+Whether the script writes checkpoints and loads them, since a change of its size starts it again: the first time of each
+kind. What it saves and loads is seen at `torch.save` and `torch.load`, which Lightning, accelerate, the Hugging Face
+Trainer and torch's distributed checkpoints use too (decision 043).
+
+And that it ends because of an exception: its peers fail as soon as it closes its connections, and may end before it.
 """
 
 from __future__ import annotations
@@ -10,17 +12,36 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import select
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 # The kinds of notes: the script runs and is watched, wrote a checkpoint, loaded one that is newer than its agent, and
 # has a trainer that computes its number of steps from the number of workers.
 RUNS, SAVED, LOADED, COUNTS_WORKERS = "runs", "saved", "loaded", "counts_workers"
 _COUNTING = "transformers.trainer"
+# Followed by the pid and the time of a failing process.
+_FAILS = "fails"
+# Seconds that a failing process waits for its agent at most.
+_PATIENCE = 5.0
 
-_channel: tuple[int, float] | None = None
+
+class Failing(NamedTuple):
+    """A process ends because of an exception. `since` is a time of the monotonic clock."""
+
+    pid: int
+    since: float
+
+
+class _Channel(NamedTuple):
+    write: int
+    answers: int
+    since: float  # of the agent
+
+
+_channel: _Channel | None = None
 
 
 class Notes:
@@ -29,17 +50,35 @@ class Notes:
     def __init__(self) -> None:
         global _channel
         self._read, write = os.pipe()
-        os.set_blocking(self._read, False)
+        answers, self._answer = os.pipe()
         # A script must never wait for its agent.
-        os.set_blocking(write, False)
+        for descriptor in (self._read, write, answers, self._answer):
+            os.set_blocking(descriptor, False)
         # File systems keep whole seconds, some of them.
-        _channel = write, float(int(time.time()))
+        _channel = _Channel(write, answers, float(int(time.time())))
 
-    def new(self) -> list[str]:
-        """Return the notes since the last call, each once."""
+    def new(self) -> list[str | Failing]:
+        """Return the notes since the last call, each once. `answer` each `Failing`: its process waits."""
         with contextlib.suppress(BlockingIOError):
-            return list(dict.fromkeys(os.read(self._read, 1 << 16).decode().split()))
+            return [_read(note) for note in dict.fromkeys(os.read(self._read, 1 << 16).decode().splitlines())]
         return []
+
+    def answer(self) -> None:
+        """Let a failing process end: its failure is reported."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._answer, b".")
+
+
+def fail() -> None:
+    """Note that this process ends because of an exception, and wait until its agent has reported it.
+
+    As long as it waits, its peers cannot fail for lack of it. So the supervisor hears of the cause first.
+    """
+    if _channel is not None:
+        with contextlib.suppress(OSError):
+            os.write(_channel.write, f"{_FAILS} {os.getpid()} {time.monotonic()}\n".encode())
+            select.select([_channel.answers], [], [], _PATIENCE)
+            os.read(_channel.answers, 1)
 
 
 def watch() -> None:
@@ -48,7 +87,7 @@ def watch() -> None:
         return
     import torch
 
-    write, since = _channel
+    write, since = _channel.write, _channel.since
     noted: set[str] = set()
 
     def note(kind: str) -> None:
@@ -73,6 +112,11 @@ def watch() -> None:
     torch.save = torch.serialization.save = _then(torch.save, 1, saved)
     torch.load = torch.serialization.load = _then(torch.load, 0, loaded)
     note(RUNS)
+
+
+def _read(note: str) -> str | Failing:
+    kind, *rest = note.split()
+    return Failing(int(rest[0]), float(rest[1])) if kind == _FAILS else kind
 
 
 def _then(function: Callable[..., Any], place: int, tell: Callable[[object], None]) -> Callable[..., Any]:
