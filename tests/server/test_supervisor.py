@@ -8,12 +8,13 @@ import sys
 
 import pytest
 
-from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.job import JobSpec, JobState
 from edt_sdk.schemas.wire.control import (
     DriverStarted,
     GenerationFormed,
     JobEnded,
     Refused,
+    RunStarted,
     SlotReturned,
     StopJob,
     TrainingEnded,
@@ -24,6 +25,8 @@ from edt_server.supervisor.journal import read_journal
 from tests.server.by_hand import JOB, PRINTS_AND_WAITS, Server, script, serving
 
 pytestmark = pytest.mark.asyncio
+# For what no training shows: its processes do not import torch.
+PLAIN = JobSpec(name="digits", main="train.py", max_workers=1, framework="PyTorch")
 
 
 async def test_a_job_grows_and_shrinks_and_finishes(tmp_path):
@@ -143,8 +146,8 @@ async def test_a_refused_supervisor_ends_everything(tmp_path):
             return Refused(why="Attempt 2 has taken over.")
 
         server.allocate(0)
-        server.submit(PRINTS_AND_WAITS.format(then="time.sleep(600)"))
-        await server.report(DriverStarted)
+        server.submit(PRINTS_AND_WAITS.format(then="time.sleep(600)"), PLAIN)
+        await server.report(RunStarted)
         await server.control.stop()
         server.on_hello = refuse
         await server.start()
@@ -156,8 +159,8 @@ async def test_a_refused_supervisor_ends_everything(tmp_path):
 async def test_a_supervisor_that_is_told_to_end_ends_its_job(tmp_path):
     async with serving(tmp_path) as server:
         server.allocate(0)
-        server.submit(PRINTS_AND_WAITS.format(then="time.sleep(600)"))
-        await server.report(DriverStarted)
+        server.submit(PRINTS_AND_WAITS.format(then="time.sleep(600)"), PLAIN)
+        await server.report(RunStarted)
         os.kill(server.identity.pid, signal.SIGTERM)
         assert (await server.report(JobEnded)).state is JobState.KILLED
         await server.gone()
@@ -167,8 +170,8 @@ async def test_a_supervisor_that_is_told_to_end_ends_its_job(tmp_path):
 async def test_a_job_whose_folder_is_removed_ends(tmp_path):
     async with serving(tmp_path) as server:
         server.allocate(0)
-        server.submit(PRINTS_AND_WAITS.format(then="time.sleep(600)"))
-        await server.report(DriverStarted)
+        server.submit(PRINTS_AND_WAITS.format(then="time.sleep(600)"), PLAIN)
+        await server.report(RunStarted)
         shutil.rmtree(server.paths.job_dir)
         await server.gone()
         server.assert_nothing_left()

@@ -43,6 +43,7 @@ async def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path):
         server.assert_nothing_left()
 
 
+@pytest.mark.long  # one worker here, all of them in training/member/test_recovery.py
 async def test_all_workers_killed_at_once_are_replaced(tmp_path):
     async with serving(tmp_path) as server:
         server.allocate(0, 1)
@@ -73,6 +74,7 @@ async def test_a_stopped_worker_is_found_and_replaced(tmp_path):
         server.assert_nothing_left()
 
 
+@pytest.mark.long  # the next one hangs and is replaced twice
 async def test_a_worker_that_hangs_is_found_and_replaced(tmp_path):
     flag = tmp_path / "hang"
     trouble = f"__import__('pathlib').Path({str(flag)!r}).exists() and (os.unlink({str(flag)!r}), time.sleep(600))"
@@ -138,7 +140,7 @@ async def test_a_killed_driver_runs_its_script_again_and_attaches(tmp_path):
         server.assert_nothing_left()
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("stopped", [pytest.param(False, marks=pytest.mark.long), True])
 async def test_a_killed_supervisor_is_replaced_by_one_that_goes_on(tmp_path, stopped):
     async with serving(tmp_path) as server:
         server.allocate(0, 1)

@@ -174,8 +174,10 @@ class StandIn:
             self.expect(f"w{worker}", wire.WorkerReady)
             self.children[f"w{worker}"].inbox.append(hello)
 
-    def generation(self, number: int, *workers: int) -> None:
-        """Announce a generation of these workers, survivors first."""
+    def generation(
+        self, number: int, *workers: int, budget: int | None = None, told: Sequence[int] | None = None
+    ) -> None:
+        """Announce a generation of these workers, survivors first. Only those of `told` hear of it for now, or all."""
         before = max(self.generations, default=None)
         old = [member.worker for member in self.generations[before].members] if before else []
         members = []
@@ -191,8 +193,8 @@ class StandIn:
                     fresh=worker not in old,
                 )
             )
-        self.generations[number] = wire.Generation(training=0, number=number, members=tuple(members))
-        for worker in {*old, *workers}:
+        self.generations[number] = wire.Generation(training=0, number=number, members=tuple(members), budget=budget)
+        for worker in {*old, *workers} if told is None else told:
             if self.children[f"w{worker}"].process.poll() is None:
                 self.send(f"w{worker}", self.generations[number])
 

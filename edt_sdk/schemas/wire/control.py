@@ -173,6 +173,24 @@ class TrainingEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     updates: int
 
 
+class EpochValidated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A validation after `epoch` epochs of a job with a budget: means over the test data. Once for each epoch."""
+
+    training: int
+    epoch: int
+    loss: float | None
+    accuracy: float | None
+    metrics: dict[str, float | None]
+
+
+class BudgetReached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The training has done `epoch` of its `epochs` epochs and waits: its budget is used up."""
+
+    training: int
+    epoch: int
+    epochs: int
+
+
 class WorkerStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A worker's process runs in a slot."""
 
@@ -274,6 +292,8 @@ Report = (
     | TrainingScaled
     | SizeHeld
     | TrainingEnded
+    | EpochValidated
+    | BudgetReached
     | WorkerStarted
     | WorkerLost
     | GenerationFormed
@@ -326,14 +346,16 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All slots the job may use from now on. `version` grows, and the supervisor ignores an older one.
 
     `asked` is the number of slots the job would have if all of its resource group were free, 0 where that is not known.
+    Each training of the job holds after `budget` epochs. None is no bound.
     """
 
     # A duplicate, or an older allocation that arrives late, changes nothing. So the server sends the newest one after
     # every reconnect (docs/decisions/003).
     version: int
     slots: tuple[Slot, ...]
-    # With a default, so that the message of an older server can still be read.
+    # With defaults, so that the message of an older server can still be read.
     asked: int = 0
+    budget: int | None = None
 
 
 class StopJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):

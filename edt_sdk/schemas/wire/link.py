@@ -27,6 +27,9 @@ Life of one training::
       │                        │ Generation(5, []) ───────────▶ │  suspend: checkpoint at the boundary, then all leave
       │                        │ ◀──────── Left (each), exit 0  │
       │                        │  … slots come back, new workers, all fresh: the state is that of the newest checkpoint
+      │                        │  … an epoch ends that is the generation's budget …
+      │                        │ ◀──────────────── Held         │  rank 0, its checkpoint written; all wait for a newer
+      │                        │                                │  generation: without members, or with more budget
       │                        │ ◀──────────────── Trained      │  rank 0, final files written
       │ ◀──────── TrainingDone │ (the other members wait for rank 0 to have written, then exit 0)
 
@@ -140,6 +143,31 @@ class Progress(JobProgress, frozen=True, kw_only=True, tag=True):
     training: int
 
 
+# Rank 0 sends the next two only in a generation with a budget: a supervisor of a version without budgets would close
+# the link, as it does at any message that it does not know.
+class EpochMeasured(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Rank 0 has recorded the validation after `epoch` epochs: means over the test data. The next rank 0 repeats it."""
+
+    worker: int
+    training: int
+    epoch: int
+    loss: float | None
+    accuracy: float | None
+    metrics: dict[str, float | None]
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All members of `generation` wait after `epoch` epochs, which are its budget.
+
+    The checkpoint of the epoch is on disk, unless it could not be written: then members that leave write their state.
+    """
+
+    worker: int
+    training: int
+    generation: int
+    epoch: int
+
+
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Rank 0 has committed every update, and the final files are on disk."""
 
@@ -187,9 +215,12 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Crashed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A process of this agent failed in `round`. This is the first failure of the agent in that round.
+    """A process of this agent failed in `round`.
 
-    `ended` is the time on the host's monotonic clock: among several agents' processes, the first to end is the cause.
+    Sent when it has ended, once a round, and before that for each process that ends because of an exception: it is
+    `leaving`, and nothing follows from it yet. Its peers fail while it ends.
+
+    `failed` is the time on the host's monotonic clock: among several agents' processes, the first to fail is the cause.
     `words` are its last lines, below a line that names their file, "" when it wrote none.
     """
 
@@ -200,12 +231,14 @@ class Crashed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     # The agent does not judge: when another agent has died, this crash is a consequence and costs no restart. Only the
     # supervisor sees both (docs/decisions/023).
     exit_code: int
-    ended: float
+    # Named as in the version before: its supervisors still direct agents.
+    failed: float = msgspec.field(name="ended")
+    leaving: bool = False
     words: str = ""
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A process of this agent did what `note` says for the first time in `round`, see `torchrun/checkpoints.py`."""
+    """A process of this agent did what `note` says for the first time in `round`, see `torchrun/notes.py`."""
 
     worker: int
     round: int
@@ -243,11 +276,15 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     every member has Joined, every leaver has Left. After a death the next generation is sent at once, even when the
     previous one never formed. A worker that still waits for an older generation gives it up. A generation without
     members suspends the training.
+
+    After `budget` epochs, unless these are all, the members wait for a newer generation. None is no bound.
     """
 
     training: int
     number: int
     members: tuple[Member, ...]
+    # A part of the generation, so that all members have the same one at the same step (decision 046).
+    budget: int | None = None
 
 
 class TrainingDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -289,7 +326,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 FromDriver = DriverHello | TrainRequest | Scaled | Failed
-FromWorker = WorkerHello | WorkerReady | Joined | Left | Broken | Progress | Trained | Failed
+FromWorker = WorkerHello | WorkerReady | Joined | Left | Broken | Progress | EpochMeasured | Held | Trained | Failed
 FromAgent = WorkerHello | Stopped | Began | Noted | Crashed | Done | Failed
 ToDriver = TrainingDone | TrainingFailed
 ToWorker = Begin | Generation

@@ -171,6 +171,10 @@ class Keeper:
             return False
         return True
 
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Call `then` from another thread when the files of all earlier calls are on disk, or could not be written."""
+        self._pending.append(self._writer().submit(then))
+
     def save(self, capture: Callable[[], State], position: int, updates: int) -> None:
         """Write `update-<updates>.ckpt` now and return when it is on disk. OSError when it cannot be written."""
         self._wait()
@@ -317,10 +321,13 @@ class Keeper:
         return bool(self._pending)
 
     def _start(self, name: str, snapshot: StateCopy, write: Callable[[], None]) -> None:
+        self._pending.append(self._writer().submit(self._attempt, name, snapshot, write))
+
+    def _writer(self) -> ThreadPoolExecutor:
         # One thread, so that files are written in the order of their states.
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "edt-checkpoint", initializer=_yield_to_others)
-        self._pending.append(self._thread.submit(self._attempt, name, snapshot, write))
+        return self._thread
 
     def _attempt(self, name: str, snapshot: StateCopy, write: Callable[[], None]) -> None:
         try:

@@ -5,6 +5,9 @@ all members switch after that step, without a further exchange to agree on it. A
 group and waits for a newer generation. Either way the members of the next generation exchange their positions, and
 members below the highest position receive the state of a member that has reached it (`membership.handover`).
 
+A generation may have a budget of epochs. Where it ends, all members leave their group and wait for a newer generation,
+as after a loss: one with more budget goes on, one without members ends them (docs/decisions/046).
+
 `steps.py` does a step, and `training_state.py` holds what it changes. See docs/decisions/010.
 """
 
@@ -17,7 +20,7 @@ from pathlib import Path
 from torch import nn
 from torch.optim import Optimizer
 
-from edt_sdk.schemas.wire.link import Broken, Generation, Joined, Left, Trained
+from edt_sdk.schemas.wire.link import Broken, Generation, Held, Joined, Left, Trained
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.peer_errors import PeerLost, Superseded, is_lost_peer
 from edt_sdk.training.member import onnx_export
@@ -28,7 +31,7 @@ from edt_sdk.training.member.parts import TrainingParts
 from edt_sdk.training.member.steps import Steps
 from edt_sdk.training.member.training_state import beginning
 from edt_sdk.training.records import lines
-from edt_sdk.training.sampling.schedule import Final
+from edt_sdk.training.sampling.schedule import EpochBegin, EpochEnd, Final
 from edt_sdk.training.state import state, transfer
 from edt_sdk.training.state.warm_start import load_weights
 from edt_sdk.training.user import payload
@@ -109,6 +112,10 @@ class Loop:
     def _run_steps(self, generation: Generation) -> Generation | None:
         self._enter(generation)
         while not isinstance(self._current.cursor.step, Final):
+            # Before the step and not after the epoch: members that resume at this place must not go beyond it either.
+            if self._spent(generation.budget):
+                self._hold()
+                raise Superseded
             pending = self._steps.do(self._current.cursor.step, self._now)
             if pending > self._now.number:
                 return self._switch(pending)
@@ -165,6 +172,29 @@ class Loop:
         self._leave(after)
         return None
 
+    def _spent(self, budget: int | None) -> bool:
+        """Return whether the next step would begin an epoch beyond the budget."""
+        step = self._current.cursor.step
+        return budget is not None and isinstance(step, EpochBegin) and step.epoch >= budget
+
+    def _hold(self) -> None:
+        """Write the checkpoint of the epoch that has ended as rank 0, and report that all members hold."""
+        now, parts, position = self._now, self._parts, self._current.position
+        ended = self._current.cursor.schedule[position - 1]
+        assert isinstance(ended, EpochEnd)
+        epoch = ended.epoch + 1
+        self._heartbeat.waiting()
+        if now.rank == 0:
+            # Where the training itself writes checkpoints more seldom.
+            if not ended.checkpoint and not parts.keeper.has_epoch(epoch):
+                self._steps.write_epoch(ended)
+            held = Held(worker=self._worker, training=parts.number, generation=now.number, epoch=epoch)
+            # After the file, so that members that are to leave then need not write the state themselves.
+            parts.keeper.when_written(partial(parts.link.send, held))
+        # A member that closed its connections while a peer still receives the epoch's last step would be a lost member.
+        if not _last_barrier(now.group):
+            raise PeerLost(f"generation {now.number} broke at the end of its budget")
+
     def _wait_for_leaving_rank_0(self, after: Generation) -> None:
         """Wait until a rank 0 that leaves has written the step that all members have just done.
 
@@ -200,8 +230,11 @@ class Loop:
             self._save()
 
     def _save(self) -> None:
-        if self._has_state:
-            self._parts.keeper.save(self._current.capture, self._current.position, self._current.updates)
+        keeper = self._parts.keeper
+        ended = lines.epoch_ended(self._current.cursor, hooks=True)
+        # All members that hold come here, and rank 0 has written this very state.
+        if self._has_state and (ended is None or not keeper.has_epoch(ended.epoch + 1)):
+            keeper.save(self._current.capture, self._current.position, self._current.updates)
 
     def _become_writer(self) -> None:
         """As rank 0, continue the logs where the last rank 0 stopped."""
@@ -213,6 +246,7 @@ class Loop:
             lines.repair(self._parts.recorder, self._current.updates, self._current.last, self._current.last_test)
             self._write_missing_epochs()
             self._writing = True
+        self._steps.report_validation(self._now)
         self._steps.progress.report(self._current)
 
     def _write_missing_epochs(self) -> None:

@@ -10,6 +10,7 @@ import pickle
 import time
 from collections.abc import Iterator
 
+from edt_sdk.schemas.wire.link import EpochMeasured
 from edt_sdk.training.exchange.header import ShardStats
 from edt_sdk.training.member.membership import GroupMembership
 from edt_sdk.training.member.parts import Data, TrainingParts
@@ -18,12 +19,22 @@ from edt_sdk.training.member.training_state import TrainingState
 from edt_sdk.training.records import lines
 from edt_sdk.training.records.lines import LastUpdate
 from edt_sdk.training.sampling.order import BatchKey, TestStep, TrainStep
-from edt_sdk.training.sampling.schedule import EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
+from edt_sdk.training.sampling.schedule import (
+    EpochBegin,
+    EpochEnd,
+    Final,
+    Schedule,
+    Step,
+    TrainBegin,
+    TrainEnd,
+    UpdateEnd,
+)
 from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.update.totals import Totals, accuracy
 from edt_sdk.training.update.update import Committed
 from edt_sdk.training.update.user_functions import ModelFacade
 from edt_sdk.training.user import custom_test
+from edt_sdk.training.user.hooks import follows_updates
 from edt_sdk.training.user.payload import Training
 from edt_sdk.training.validation.tally import portable, received
 
@@ -63,6 +74,8 @@ class Steps:
                 self._hook(now, "on_train_begin")
             case EpochBegin():
                 self._hook(now, "on_epoch_begin", step.epoch)
+            case UpdateEnd():
+                self._hook(now, "on_update_end", step.update)
             case EpochEnd():
                 self._hook(now, "on_epoch_end", step.epoch)
             case TrainEnd():
@@ -216,7 +229,23 @@ class Steps:
         self._advance()
         if now.rank == 0 and complete is not None and self.current.last_test is not None:
             self._parts.recorder.metric(self.current.last_test)
+            self.report_validation(now)
             self.progress.report(self.current)
+
+    def report_validation(self, now: GroupMembership) -> None:
+        """Send the newest validation as rank 0 of a job with a budget. The supervisor reports each epoch's once."""
+        line = self.current.last_test
+        if line is not None and now.generation.budget is not None:
+            self._parts.link.send(
+                EpochMeasured(
+                    worker=self._worker,
+                    training=self._parts.number,
+                    epoch=line.epoch + 1,
+                    loss=line.loss,
+                    accuracy=line.accuracy,
+                    metrics=line.metrics,
+                )
+            )
 
     def conclude(self) -> None:
         """Write the result of a validation as rank 0, in case the last rank 0 died before it could."""
@@ -239,6 +268,7 @@ def schedule_of(training: Training, data: Data, *, only_tests: bool = False) -> 
         validation_steps=min(1, data.test_order.steps) if own_test else data.test_order.steps,
         validation_freq=options.validation_freq,
         checkpoint_freq=options.checkpoint_freq,
+        update_hooks=any(follows_updates(callback) for callback in training.callbacks),
     )
 
 

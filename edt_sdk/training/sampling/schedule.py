@@ -28,6 +28,14 @@ class EpochBegin:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateEnd:
+    """Calls `on_update_end` of the callbacks. `update` counts from 0 over the whole training."""
+
+    epoch: int
+    update: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochEnd:
     """Calls `on_epoch_end` of the callbacks, then writes the checkpoint of the epoch if there is one."""
 
@@ -45,7 +53,7 @@ class Final:
     """Writes the final files."""
 
 
-Step = TrainBegin | EpochBegin | TrainStep | TestStep | EpochEnd | TrainEnd | Final
+Step = TrainBegin | EpochBegin | TrainStep | UpdateEnd | TestStep | EpochEnd | TrainEnd | Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,8 @@ class Schedule:
         validation_steps: parts of a validation. 0 when there is no validation data.
         validation_freq: epochs between validations, the first after that many. 0 for none.
         checkpoint_freq: epochs between checkpoints, the first after that many. 0 for none.
+        update_hooks: whether a hook follows each update. Most callbacks have none, and their positions stay as they
+            were in checkpoints of versions without this step.
     """
 
     epochs: int
@@ -65,6 +75,7 @@ class Schedule:
     validation_steps: int = 0
     validation_freq: int = 1
     checkpoint_freq: int = 1
+    update_hooks: bool = False
 
     def __len__(self) -> int:
         return self._epoch_start(self.epochs) + 2
@@ -88,9 +99,11 @@ class Schedule:
         if within == 0:
             return EpochBegin(epoch)
         within -= 1
-        if within < self.updates_per_epoch:
-            return TrainStep(epoch, within, epoch * self.updates_per_epoch + within)
-        within -= self.updates_per_epoch
+        if within < self._update_steps:
+            within, hook = divmod(within, 2) if self.update_hooks else (within, 0)
+            update = epoch * self.updates_per_epoch + within
+            return UpdateEnd(epoch, update) if hook else TrainStep(epoch, within, update)
+        within -= self._update_steps
         if self._validates(epoch) and within < self.validation_steps:
             return TestStep(epoch, within)
         return EpochEnd(epoch, checkpoint=self.checkpoint_freq > 0 and (epoch + 1) % self.checkpoint_freq == 0)
@@ -104,13 +117,18 @@ class Schedule:
         """Return the number of optimizer steps in the whole training."""
         return self.epochs * self.updates_per_epoch
 
+    @property
+    def _update_steps(self) -> int:
+        """Return the steps of an epoch's updates, with their hooks."""
+        return self.updates_per_epoch * (2 if self.update_hooks else 1)
+
     def _validates(self, epoch: int) -> bool:
         return self.validation_freq > 0 and (epoch + 1) % self.validation_freq == 0
 
     def _epoch_start(self, epoch: int) -> int:
         """Return the position of an epoch's first step, after one TrainBegin and the epochs before it."""
         validations = epoch // self.validation_freq if self.validation_freq > 0 else 0
-        return 1 + epoch * (self.updates_per_epoch + 2) + validations * self.validation_steps
+        return 1 + epoch * (self._update_steps + 2) + validations * self.validation_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +152,8 @@ class Cursor:
                 return 0
             case TrainStep():
                 return step.update
+            case UpdateEnd():
+                return step.update + 1
             case EpochBegin():
                 return step.epoch * self.schedule.updates_per_epoch
             case TestStep() | EpochEnd():

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import copyreg
 import io
+from collections import ChainMap
+from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -42,7 +45,10 @@ _STAYS = frozenset(
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles like cloudpickle, and optimizers with all their attributes."""
+    """Pickles like cloudpickle, optimizers with all their attributes, and code with the name of its file."""
+
+    # From 3.1.3 on cloudpickle calls every file "<dynamic-code>", and an error in the user's code would have no place.
+    dispatch_table = ChainMap({CodeType: lambda code: _reduce_code(code)}, cloudpickle.Pickler.dispatch_table)
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild an optimizer. A class that says itself how it is pickled is asked instead."""
@@ -123,6 +129,15 @@ def check_hooks(before: list[str], after: list[str]) -> None:
             "user_callback.",
             field="model" if of_model else "optimizer",
         )
+
+
+def _reduce_code(code: CodeType) -> tuple[Any, ...]:
+    make, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return _of_file, (code.co_filename, make, *arguments)
+
+
+def _of_file(name: str, make: Callable[..., CodeType], *arguments: Any) -> CodeType:
+    return make(*arguments).replace(co_filename=name)
 
 
 def _pickled_by_torch(kind: type[Optimizer]) -> bool:

@@ -34,9 +34,11 @@ class SelfCheck:
         self.found = ""
 
     def due(self, update: int) -> bool:
-        """Return whether to check this update, from 0: 1, 3, 7, 15, 31 and so on, until something is found."""
-        # Ever less often: state of one's own shows early, and a long training pays for a dozen checks in all.
-        return not self.found and update > 0 and update & (update + 1) == 0
+        """Return whether to check this update, from 0: 1, 3, 7, 15, 31, 127, 511 and so on, until something differs."""
+        # Ever less often: state of one's own shows early, and a thousand updates pay for seven checks in all.
+        number = update + 1
+        power_of_two = number > 1 and number & update == 0
+        return not self.found and power_of_two and (number <= 32 or number.bit_length() % 2 == 0)
 
     def choose(self, shards: Sequence[ShardStats], block: range) -> ShardStats:
         """Return the shard to compute again: one of another member, if there is one, each time another."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from edt_sdk.callbacks import Callback
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.sampling.seeds import derive, preserved, set_states
@@ -141,6 +142,12 @@ class Hooks:
                 "on_train_begin and thaw them later.",
                 field="user_callback",
             )
+
+
+def follows_updates(callback: object) -> bool:
+    """Return whether a callback has an `on_update_end` of its own, which is called after each update."""
+    method = getattr(callback, "on_update_end", None)
+    return method is not None and getattr(method, "__func__", method) is not Callback.on_update_end
 
 
 def _identities(optimizer: torch.optim.Optimizer) -> list[list[int]]:

@@ -1,8 +1,9 @@
 """Make the lines by which people follow a training in its log: few, whatever its length.
 
-There is a line when an epoch ends, and one a minute within an epoch that takes longer. After the first 20 lines at
-least ten seconds lie between two. The last epoch always has its line. Pure: time is that of the metrics. So a restarted
-driver that recalls the metrics goes on as its predecessor would have.
+There is a line when an epoch ends, and one a minute within an epoch that takes longer. Only the latter names the
+update, so that a line fits into the output of a notebook. After the first 20 lines at least ten seconds lie between
+two, and the first line after an epoch without one says so. The last epoch always has its line. Pure: time is that of
+the metrics. So a restarted driver that recalls the metrics goes on as its predecessor would have.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class ProgressLines:
     epochs: int
     _made: int = 0
     _made_at: float | None = None
+    _sparse: bool = False  # whether an epoch had no line
+    _said_so: bool = False
     _newest: TrainLine | None = None
     _means: Mapping[str, float] | None = None
     _ended: bool = False  # whether the newest update ended an epoch that has had neither a line nor a validation
@@ -48,7 +51,7 @@ class ProgressLines:
         if self._made_at is None:
             self._made_at = line.time
         within = not self._ended and line.time - self._made_at >= WITHIN_EPOCH
-        return text or (self._line(line.time) if within else "")
+        return text or (self._line(line.time, within=True) if within else "")
 
     def test(self, line: TestLine) -> str:
         """Take the metrics of a validation."""
@@ -64,17 +67,18 @@ class ProgressLines:
         self._ended = False
         last = self._newest.epoch + 1 == self.epochs
         early = self._made < EVERY_EPOCH
-        return self._line(now) if last or early or now - (self._made_at or 0.0) >= INTERVAL else ""
+        if last or early or now - (self._made_at or 0.0) >= INTERVAL:
+            return self._line(now)
+        self._sparse = True
+        return ""
 
-    def _line(self, now: float) -> str:
+    def _line(self, now: float, *, within: bool = False) -> str:
         newest, means = self._newest, dict(self._means or {})
         assert newest is not None, "a line is about an update"
         known = figures(means.pop("loss", None), means.pop("accuracy", None))
         own = "".join(f", {name} {value:.4g}" for name, value in means.items())
-        parts = [
-            f"Epoch {newest.epoch + 1} of {self.epochs}, "
-            f"update {newest.update + 1:,} of {self.epochs * newest.updates_per_epoch:,}: {known}{own}"
-        ]
+        update = f", update {newest.update + 1:,} of {self.epochs * newest.updates_per_epoch:,}" if within else ""
+        parts = [f"Epoch {newest.epoch + 1} of {self.epochs}{update}: {known}{own}"]
         if self._tested is not None:
             # A validation of an epoch without a line is shown in the next line.
             earlier = f" (epoch {self._tested.epoch + 1})" if self._tested.epoch != newest.epoch else ""
@@ -84,4 +88,8 @@ class ProgressLines:
         speed = f"{self._samples / passed:,.0f} samples/s, " if passed > 0 and self._samples else ""
         self._made, self._made_at, self._tested = self._made + 1, now, None
         self._samples, self._since = 0, newest.time
-        return "; ".join([*parts, speed + workers])
+        parts.append(speed + workers)
+        if self._sparse and not self._said_so:
+            self._said_so = True
+            parts.append(f"from now on a line every {INTERVAL:g} s")
+        return "; ".join(parts)

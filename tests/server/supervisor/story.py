@@ -33,8 +33,8 @@ class Story:
         self.reports += [each.report for each in self.last if isinstance(each, SendReport)]
         return self.last
 
-    def allocate(self, version, *slots, asked=0, device="cpu"):
-        return self(Allocated(version, tuple(Slot(id=slot, host="h", device=device) for slot in slots), asked))
+    def allocate(self, version, *slots, asked=0, device="cpu", budget=None):
+        return self(Allocated(version, tuple(Slot(id=slot, host="h", device=device) for slot in slots), asked, budget))
 
     def say(self, worker, message):
         return self(Received(worker, message))
@@ -66,6 +66,13 @@ class Story:
     def exit(self, process, code=0, *, signals=(), words=None, updates=None):
         self(LinkLost(process, "it closed the connection"))
         return self(Exited(process, code, signals, words, updates))
+
+    def held(self, worker, generation, epoch=1):
+        return self.say(worker, link.Held(worker=worker, training=0, generation=generation, epoch=epoch))
+
+    def validated(self, worker, epoch, training=0):
+        message = link.EpochMeasured(worker=worker, training=training, epoch=epoch, loss=0.5, accuracy=None, metrics={})
+        return self.say(worker, message)
 
     def progress(self, worker, update, training=0):
         return self.say(

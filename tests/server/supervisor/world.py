@@ -34,7 +34,7 @@ from edt_server.supervisor.state_machines.events import (
     StartWorker,
 )
 from edt_server.supervisor.state_machines.membership import JobMembership
-from tests.server.supervisor.world_server import WorldOfSlots
+from tests.server.supervisor.world_server import EPOCHS, WorldOfSlots
 from tests.server.supervisor.world_workers import Process, WorldOfWorkers
 
 SHARDS = 3
@@ -49,6 +49,8 @@ class World(WorldOfSlots, WorldOfWorkers):
         self.to_server = deque()
         self.to_supervisor = deque()
         self.held, self.leaving, self.version, self.demand = set(), set(), 0, True
+        self.budget = 1
+        """Epochs after which the training may hold, which it does as late as it likes. None when it may not."""
         self.workers = {}
         self.standbys = {}
         self.driver = "none"
@@ -203,8 +205,10 @@ class World(WorldOfSlots, WorldOfWorkers):
             found.append(lambda: self.driver_exit(-15, (15,)))
         if not calm and self.ended is None:
             found.extend(self.server_actions())
-            if self.group_is_complete() and not self.trained:
+            if self.group_is_complete() and not self.trained and not self.holding():
                 found += [self.commit, self.finish_training]
+                if self.generation.budget is not None:
+                    found.append(self.hold)
         return found
 
     def disasters(self):
@@ -242,7 +246,7 @@ class World(WorldOfSlots, WorldOfWorkers):
 
     def train(self):
         self.asked = True
-        self.feed(Received(DRIVER, link.TrainRequest(training=self.calls, payload="p", shards=SHARDS, epochs=1)))
+        self.feed(Received(DRIVER, link.TrainRequest(training=self.calls, payload="p", shards=SHARDS, epochs=EPOCHS)))
 
     def commit(self):
         self.committed += 1
@@ -265,6 +269,19 @@ class World(WorldOfSlots, WorldOfWorkers):
         self.trained = True
         first = self.generation.members[0].worker
         self.feed(Received(first, link.Trained(worker=first, training=self.trainings, updates=self.committed)))
+
+    def holding(self):
+        return any(self.workers[member.worker].broken for member in self.generation.members)
+
+    def hold(self):
+        """All members have left their group and wait for a newer generation."""
+        for member in self.generation.members:
+            self.workers[member.worker].broken = True
+        first = self.generation.members[0].worker
+        held = link.Held(
+            worker=first, training=self.trainings, generation=self.generation.number, epoch=self.generation.budget
+        )
+        self.feed(Received(first, held))
 
     def drain(self):
         for _ in range(5000):
@@ -298,6 +315,8 @@ def assert_at_rest(world):
         if world.held:
             assert len(world.generation.members) == min(SHARDS, len(used))
             assert world.group_is_complete()
+            assert not world.holding()
+            assert world.generation.budget == world.budget
         else:
             assert not world.workers
         assert not world.to_join & set(world.workers)

@@ -5,6 +5,7 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_server.supervisor.state_machines.events import Acknowledged, Allocated
 
 SLOTS = range(4)
+EPOCHS = 3
 
 
 class WorldOfSlots:
@@ -13,7 +14,11 @@ class WorldOfSlots:
     def level(self):
         self.version += 1
         slots = tuple(Slot(id=slot, host="h") for slot in sorted(self.held))
-        self.to_supervisor.append(Allocated(self.version, slots, len(SLOTS) if self.demand else 0))
+        self.to_supervisor.append(Allocated(self.version, slots, len(SLOTS) if self.demand else 0, self.budget))
+
+    def raise_budget(self):
+        self.budget = None if self.budget == EPOCHS - 1 else self.budget + 1
+        self.level()
 
     def grant(self, slot):
         self.held.add(slot)
@@ -34,6 +39,9 @@ class WorldOfSlots:
                 self.leaving.discard(slot)
             case control.TrainingStarted():
                 self.demand = True
+            case control.BudgetReached(epoch=epoch) if self.budget is not None and self.budget <= epoch:
+                if self.held:
+                    self.revoke(*self.held)
             case control.TrainingEnded():
                 self.demand = False
                 self.leaving |= self.held
@@ -51,3 +59,5 @@ class WorldOfSlots:
         yield from (lambda slot=slot: self.revoke(slot) for slot in self.held)
         if self.held:
             yield lambda: self.revoke(*self.held)
+        if self.budget is not None:
+            yield self.raise_budget

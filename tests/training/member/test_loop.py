@@ -60,11 +60,12 @@ class Net(nn.Module):
 
 
 class Conductor(Callback):
-    """Halves the learning rate each epoch, remembers how often, writes down where; waits where the test wants it."""
+    """Lowers the learning rate each epoch, averages the weights of all updates, writes down what it does; may wait."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.count = 0
+        self.count = self.updates = 0
+        self.average = 0.0
 
     def note(self, *what: object) -> None:
         with (self.folder / "notes").open("a") as notes:
@@ -79,6 +80,11 @@ class Conductor(Callback):
             time.sleep(0.01)
         self.note("begin", epoch, self.params["optimizer"].param_groups[0]["lr"])
 
+    def on_update_end(self, update: int) -> None:
+        assert update == self.updates
+        self.updates += 1
+        self.average += 0.1 * (float(self.model.head.weight.detach().abs().sum()) - self.average)
+
     def on_epoch_end(self, epoch: int, unasked: bool = False) -> None:
         assert self.params["epochs"] == EPOCHS
         assert not unasked
@@ -88,7 +94,7 @@ class Conductor(Callback):
         with torch.no_grad():
             self.model.head.weight.clamp_(-0.1, 0.1)
         self.model.eval()
-        self.note("end", epoch, self.count)
+        self.note("end", epoch, self.count, self.updates, self.average)
 
     def on_train_end(self) -> None:
         self.note("train end")
@@ -142,6 +148,8 @@ def run_alone(make: Callable[[Path], Training]) -> tuple[str, list[Any], list[An
         job.prepare(0)
         job.generation(1, 0)
         assert job.expect("w0", wire.Trained).updates == EPOCHS * 5
+        # Without a budget it sends nothing that an older supervisor would not know.
+        assert not any(isinstance(message, wire.EpochMeasured | wire.Held) for message in job.children["w0"].inbox)
         assert job.exit_code("w0") == 0, job.children["w0"].text
         return hash_of(job.paths.train_dir / "model_epoch_final.pth"), lines(job.paths.metrics(0)), notes(job)
 
@@ -226,7 +234,11 @@ def check_hooks(job: StandIn, alone: list[Any]) -> None:
     rates = [note[3] for note in told if note[1] == "begin"]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < 0.02 * 0.6 ** (EPOCHS - 1) * 1.0001
-    assert [note[3] for note in told if note[1] == "end"] == list(range(1, EPOCHS + 1))
+    ends = [note for note in told if note[1] == "end"]
+    assert [note[3:5] for note in ends] == [
+        [epoch, epoch * -(-SAMPLES // (BATCH * SHARDS))] for epoch in range(1, EPOCHS + 1)
+    ]
+    assert len({note[5] for note in ends}) == EPOCHS, "the average moves"
 
 
 class Held(Images):

@@ -178,7 +178,9 @@ def ends_well(job: StandIn, *workers: int, wide: int = 8) -> None:
     )
 
 
-@pytest.mark.parametrize("dead", [[1], [0], [0, 1], [1, 2], [2]])
+@pytest.mark.parametrize(
+    "dead", [[0], [1, 2], *(pytest.param(dead, marks=pytest.mark.long) for dead in ([1], [0, 1], [2]))]
+)
 def test_members_die_while_others_wait_for_them_in_a_collective(job: StandIn, dead: list[int]) -> None:
     wide = 20_000  # several pieces of gradient are on their way at once
     begin(job, 0, 1, 2, wide=wide)
@@ -221,7 +223,7 @@ def test_the_leader_dies_before_a_joiner_arrives_and_everything_begins_anew(job:
     ends_well(job, 1)
 
 
-@pytest.mark.parametrize("leaves", ["alone", "with another"])
+@pytest.mark.parametrize("leaves", [pytest.param("alone", marks=pytest.mark.long), "with another"])
 def test_who_takes_the_place_of_rank_0_waits_until_it_has_written_its_last_update(job: StandIn, leaves: str) -> None:
     Dawdling.gates = job.root
     begin(job, 0, 1, 2, optimizer_class=Dawdling)
@@ -264,13 +266,15 @@ def test_suspended_and_resumed_by_others(job: StandIn) -> None:
     begin(job, 0, 1)
     job.generation(2)
     go_on(job)
-    for worker in (0, 1):
-        left = job.expect(f"w{worker}", wire.Left)
-        assert (left.generation, left.update) == (2, 5)
-        assert job.exit_code(f"w{worker}") == 0
+    left = [job.expect(f"w{worker}", wire.Left) for worker in (0, 1)]
+    # A busy worker may hear of the second generation an update later. Both leave after the same update all the same.
+    suspended = left[0].update
+    assert suspended >= 5
+    assert [(each.generation, each.update) for each in left] == [(2, suspended)] * 2
+    assert [job.exit_code(f"w{worker}") for worker in (0, 1)] == [0, 0]
     job.prepare(2, 3, 4)
     job.generation(3, 2, 3, 4)
-    assert job.expect("w3", wire.Joined).update == 5
+    assert job.expect("w3", wire.Joined).update == suspended
     ends_well(job, 2, 3, 4)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -50,9 +51,10 @@ def test_a_line_of_the_log_waits_for_room(disk: Path, caplog: pytest.LogCaptureF
     recorder.close()
     written = [json.loads(text)["update"] for text in (disk / "commits").read_text().splitlines()]
     assert written == list(range(100))
-    assert [record.message.partition(" (")[0] for record in caplog.records] == [
+    # How long it waited is up to the machine.
+    assert [re.split(r" \(|, after", record.message)[0] for record in caplog.records] == [
         "The disk is full",
-        "There is room on the disk again, after 0 s.",
+        "There is room on the disk again",
     ]
 
 

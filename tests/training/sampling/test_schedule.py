@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.training.sampling.order import TestStep, TrainStep
-from edt_sdk.training.sampling.schedule import Cursor, EpochBegin, EpochEnd, Final, Schedule, Step, TrainBegin, TrainEnd
+from edt_sdk.training.sampling.schedule import (
+    Cursor,
+    EpochBegin,
+    EpochEnd,
+    Final,
+    Schedule,
+    Step,
+    TrainBegin,
+    TrainEnd,
+    UpdateEnd,
+)
 
 schedules = st.builds(
     Schedule,
@@ -16,6 +26,7 @@ schedules = st.builds(
     validation_steps=st.integers(0, 3),
     validation_freq=st.integers(0, 4),
     checkpoint_freq=st.integers(0, 4),
+    update_hooks=st.booleans(),
 )
 
 
@@ -26,6 +37,7 @@ def written_down(s: Schedule) -> list[Step]:
         steps.append(EpochBegin(epoch))
         for k in range(s.updates_per_epoch):
             steps.append(TrainStep(epoch, k, number))
+            steps += [UpdateEnd(epoch, number)] * s.update_hooks
             number += 1
         if s.validation_freq and (epoch + 1) % s.validation_freq == 0:
             steps += [TestStep(epoch, i) for i in range(s.validation_steps)]

@@ -21,7 +21,7 @@ from tests.training.numeric_job import CPU, Job, alone, digest, essence, steps_o
 
 @pytest.mark.parametrize("unseen", [(), (0, 1, 2, 3)], ids=["read", "sent"])
 @pytest.mark.parametrize("kind", ["cnn", "transformer"])
-@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("world", [pytest.param(2, marks=pytest.mark.long), 3, 4])
 def test_same_bits_for_any_number_of_workers(processes, kind, world, unseen):
     expected, log = alone(kind)
     results = processes(world, train, kind, [(0, world)], {}, unseen)

@@ -106,6 +106,16 @@ def test_a_hook_that_the_copy_registers_again_and_a_scheduler_s_wrapper_are_no_r
     assert read.lr_scheduler.optimizer is read.optimizer
 
 
+def test_code_keeps_the_name_of_its_file(tmp_path: Path) -> None:
+    def here() -> int:
+        return (lambda: 1)()
+
+    read = through(training(nn.Linear(1, 1), datasets_function=here), tmp_path / "p").datasets_function
+    inner = next(each for each in read.__code__.co_consts if hasattr(each, "co_filename"))
+    assert {read.__code__.co_filename, inner.co_filename} == {__file__}
+    assert read() == 1
+
+
 def test_the_optimizer_holds_the_models_own_parameters(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 3, bias=False))
     model[1].weight = nn.Parameter(model[0].weight.detach().clone())

@@ -32,10 +32,8 @@ def epochs_of(texts: list[str]) -> list[int]:
 
 def test_a_line_reads_like_a_sentence_with_percentages() -> None:
     assert run(2, 3, 0.5) == [
-        "Epoch 1 of 2, update 3 of 6: loss 0.5, accuracy 99.2 %, f1 0.75; test loss 0.25, accuracy 90.0 %; "
-        "256 samples/s, 4 workers",
-        "Epoch 2 of 2, update 6 of 6: loss 0.5, accuracy 99.2 %, f1 0.75; test loss 0.25, accuracy 90.0 %; "
-        "256 samples/s, 4 workers",
+        "Epoch 1 of 2: loss 0.5, accuracy 99.2 %, f1 0.75; test loss 0.25, accuracy 90.0 %; 256 samples/s, 4 workers",
+        "Epoch 2 of 2: loss 0.5, accuracy 99.2 %, f1 0.75; test loss 0.25, accuracy 90.0 %; 256 samples/s, 4 workers",
     ]
 
 
@@ -46,8 +44,10 @@ def test_a_short_training_has_a_line_for_every_epoch() -> None:
 
 def test_after_that_ten_seconds_lie_between_two_lines_and_the_last_epoch_has_one() -> None:
     # An epoch takes 3 s.
-    shown = epochs_of(run(100, 3, 1.0))
-    assert shown == [*range(1, EVERY_EPOCH + 1), *range(EVERY_EPOCH + 4, 100, 4), 100]
+    texts = run(100, 3, 1.0)
+    assert epochs_of(texts) == [*range(1, EVERY_EPOCH + 1), *range(EVERY_EPOCH + 4, 100, 4), 100]
+    told = [text for text in texts if text.endswith("; from now on a line every 10 s")]
+    assert epochs_of(told) == [EVERY_EPOCH + 4], "where the numbers jump for the first time"
     assert epochs_of(run(103, 3, 1.0, tests=0))[-1] == 103
 
 
@@ -56,7 +56,7 @@ def test_a_long_epoch_has_a_line_a_minute() -> None:
     assert [text.split(":")[0].split("update ")[1].split()[0] for text in texts[:4]] == ["10", "19", "28", "37"]
     assert "test" not in texts[0]
     assert epochs_of(texts).count(1) == 11
-    assert texts[-1].startswith("Epoch 2 of 2, update 200 of 200: ")
+    assert texts[-1].startswith("Epoch 2 of 2: ")
 
 
 def test_a_validation_of_an_epoch_without_a_line_is_in_the_next_one() -> None:
@@ -75,7 +75,7 @@ def test_a_validation_of_an_epoch_without_a_line_is_in_the_next_one() -> None:
     shown = [text for text in texts if text]
     assert len(shown) == 1
     assert "loss 0.5; test (epoch 21) loss 0.25; " in shown[0]
-    assert shown[0].endswith("1 worker")
+    assert shown[0].endswith("1 worker; from now on a line every 10 s")
 
 
 @pytest.mark.parametrize(("updates", "pace"), [(6, 0.01), (50, 0.1), (600, 0.1), (6000, 0.1)])
@@ -91,7 +91,7 @@ def test_a_loss_that_is_no_number_is_shown() -> None:
     )
     lines = ProgressLines(1)
     lines.train(line, {"loss": float("nan")})
-    assert lines.end() == "Epoch 1 of 1, update 1 of 1: loss nan; 1 worker"
+    assert lines.end() == "Epoch 1 of 1: loss nan; 1 worker"
 
 
 def test_a_restarted_driver_prints_only_what_the_one_before_did_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,8 @@ INTERFACE = "lo"
 # WMLA's names that change what helpers like `emetrics` do. They must come from the job only.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
+# Which trial a job is. A search puts them into the job's own variables, where no other name of ours counts.
+_OF_TRIALS = frozenset({"EDT_SEARCH", "EDT_TRIAL", "EDT_PARAMS"})
 # Folders of the service's own account.
 _OF_THE_SERVICE = frozenset({"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR"})
 HASH_SEED = "0"
@@ -167,7 +169,8 @@ def base_environment(environ: Mapping[str, str], isolation: Isolation) -> dict[s
 
 
 def _own(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if not name.startswith("EDT_") and name not in _OURS}
+    ours = {name for name in env if name in _OURS or (name.startswith("EDT_") and name not in _OF_TRIALS)}
+    return {name: value for name, value in env.items() if name not in ours}
 
 
 def _threads(count: int) -> dict[str, str]:

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire.control import SAME, Launch, Slot
 from edt_sdk.schemas.wire.regular import make_folder
 from edt_sdk.schemas.wire.task import Task
@@ -76,7 +77,14 @@ def zygote_environment_of(orders: Launch) -> dict[str, str]:
     # PYTHONPATH and LD_PRELOAD would run code of the job's in the zygote, which is outside of its sandbox.
     own = spec.env if orders.isolation.kind == SAME else {}
     environment = zygote_environment(os.environ, orders.threads_per_slot, own)
-    # A command, or a script's only process, imports torch itself if it needs it. Ranks of a script share the zygote's.
-    if spec.framework == Framework.PYTORCH or (spec.framework == Framework.DIST and spec.command):
+    if not shares_torch(spec):
         environment[ONLY_VARIABLE] = SCRIPT
     return environment
+
+
+def shares_torch(spec: JobSpec) -> bool:
+    """Return whether the job's zygote imports torch for its programs.
+
+    A command, or a script's only process, imports torch itself if it needs it. Ranks of a script share the zygote's.
+    """
+    return not (spec.framework == Framework.PYTORCH or (spec.framework == Framework.DIST and spec.command))

@@ -31,12 +31,14 @@ class MachineEvent:
 class Allocated(MachineEvent):
     """The server's newest allocation has arrived.
 
-    `version` grows. `asked` is the number of slots that the job would have if all were free.
+    `version` grows. `asked` is the number of slots that the job would have if all were free, and `budget` the epochs
+    after which its trainings hold.
     """
 
     version: int
     slots: tuple[Slot, ...]
     asked: int = 0
+    budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,9 @@ class TrainingRun:
         broken: the newest generation cannot continue: a member died, or its group broke.
         began: committed updates when the newest generation was complete.
         updates: committed updates at the end, None before.
+        budget: of the newest generation.
+        held: all members of the newest generation wait, as they have reached its budget.
+        validated: the last epoch with a reported validation.
     """
 
     number: int
@@ -46,6 +49,9 @@ class TrainingRun:
     broken: bool = False
     began: int = 0
     updates: int | None = None
+    budget: int | None = None
+    held: bool = False
+    validated: int = 0
 
     @property
     def changing(self) -> bool:
@@ -57,12 +63,12 @@ class TrainingRun:
         return self.ranks.index(worker) if worker in self.ranks else None
 
     def next_members(
-        self, ready: Collection[int], may_stay: Callable[[int], bool], *, suspended: bool
+        self, ready: Collection[int], may_stay: Callable[[int], bool], budget: int | None, *, suspended: bool
     ) -> tuple[int, ...] | None:
         """Return the members of the next generation, None when nothing is to change now.
 
         `ready` are prepared workers in no generation. A member `may_stay` while its slot is the job's. A `suspended`
-        job may use no slot at all.
+        job may use no slot at all. Another `budget` than that of the newest generation needs a new one.
         """
         # One planned change at a time: all members of the last have to have joined, and its leavers have to be gone,
         # before the next one is published (decision 002).
@@ -78,16 +84,18 @@ class TrainingRun:
         if self.broken and not self.members and self.leaving:
             # Only the leaving workers have the state: they write a checkpoint before any other worker starts from it.
             following = ()
-        return None if following == self.members and not self.broken else following
+        same = following == self.members and (budget == self.budget or not following)
+        return None if same and not self.broken else following
 
-    def change(self, following: tuple[int, ...]) -> tuple[int, ...]:
+    def change(self, following: tuple[int, ...], budget: int | None) -> tuple[int, ...]:
         """Make `following` the newest generation. Return the workers to notify: former members, then new ones."""
         former = (*self.members, *sorted(self.leaving))
         self.generation += 1
         self.joining = set(following)
         self.leaving = set(former) - set(following)
         self.members = self.ranks = following
-        self.broken = self.gathering = self.gathered = False
+        self.budget = budget
+        self.broken = self.gathering = self.gathered = self.held = False
         return (*former, *(worker for worker in following if worker not in former))
 
     def begin(self) -> Begin:

@@ -59,6 +59,8 @@ def history_of(reports: Iterable[Numbered], payload: Callable[[int], str]) -> Hi
             case control.TrainingStarted(training=training, shards=shards, epochs=epochs):
                 past.committed = 0
                 past.running = TrainingRun(training, payload(training), shards, epochs, generation=GENERATION_MARGIN)
+            case control.EpochValidated(epoch=epoch) if past.running is not None:
+                past.running.validated = epoch
             case control.GenerationFormed(number=number, update=update):
                 past.generations = max(past.generations, number)
                 if past.running is not None:

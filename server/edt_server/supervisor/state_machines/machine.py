@@ -26,6 +26,7 @@ class Machine(ABC):
         self._slots = SlotLedger()
         # The slots it would have if all were free.
         self._asked = 0
+        self._budget: int | None = None
         # slot → the last process in it, and its exit code
         self._exits: dict[int, tuple[int, int]] = {}
         self._ending: Ending | None = None
@@ -39,7 +40,7 @@ class Machine(ABC):
         match event:
             case events.Allocated():
                 if self._slots.allocate(event.version, event.slots):
-                    self._asked = event.asked
+                    self._asked, self._budget = event.asked, event.budget
                 else:
                     self._note(f"allocation {event.version} is older than the newest one: ignored")
             case events.Acknowledged(number=number):

@@ -62,7 +62,9 @@ class JobMembership(Machine):
     def taking_part(self) -> frozenset[int]:
         """Workers that should make progress: they are in the newest generation, or leaving an older one."""
         training = self._training
-        return frozenset() if training is None or training.updates is not None else self._group.taking_part
+        # Members that hold wait for the server, however long that takes.
+        idle = training is None or training.updates is not None or training.held
+        return frozenset() if idle else self._group.taking_part
 
     @property
     def training(self) -> bool:
@@ -210,6 +212,10 @@ class JobMembership(Machine):
             case link.Progress(update=update) if training is not None and message.training == training.number:
                 self._attempts.progress(update)
                 self._out.append(events.Publish(msgspec.convert(message, JobProgress, from_attributes=True)))
+            case link.EpochMeasured() if training is not None and message.training == training.number:
+                self._validated(training, message)
+            case link.Held() if training is not None and message.generation == training.generation:
+                self._held(training, message.epoch)
             case link.Trained() if training is not None and message.training == training.number:
                 self._trained(training, message)
             case link.Failed():
@@ -230,6 +236,18 @@ class JobMembership(Machine):
             self._attempts.became_member(self._workers[number].slot.id)
         training.began = message.update
         self._send(training.formed(self._workers, message.update))
+
+    def _validated(self, training: TrainingRun, message: link.EpochMeasured) -> None:
+        # Each rank 0 repeats the newest one, and after a loss of all members an epoch is computed again.
+        if training.validated < message.epoch <= training.epochs:
+            training.validated = message.epoch
+            report = msgspec.convert(message, control.EpochValidated, from_attributes=True)
+            self._send(report)
+
+    def _held(self, training: TrainingRun, epoch: int) -> None:
+        if training.budget is not None and training.budget <= epoch < training.epochs:
+            training.held = True
+            self._send(control.BudgetReached(training=training.number, epoch=epoch, epochs=training.epochs))
 
     def _on_recheck(self, generation: int) -> None:
         """Form a new generation when the group broke although all its members live."""
@@ -406,16 +424,18 @@ class JobMembership(Machine):
         following = training.next_members(
             self._group.ready,
             lambda number: self._slots.allowed(self._workers[number].slot.id),
+            self._budget,
             suspended=not self._slots.granted,
         )
         if following is None or self._gathers(training, following):
             return
         before = training.members
-        told = training.change(following)
+        told = training.change(following, self._budget)
         message = link.Generation(
             training=training.number,
             number=training.generation,
             members=tuple(self._workers[number].member(fresh=number not in before) for number in following),
+            budget=self._budget,
         )
         for number in told:
             worker = self._workers[number]
@@ -427,8 +447,10 @@ class JobMembership(Machine):
     def _gathers(self, training: TrainingRun, following: tuple[int, ...]) -> bool:
         """Return whether a change that only adds members waits a moment for workers that are starting."""
         # Only a planned growth waits, so that slots that are granted together cost one change. A death changes the
-        # members at once (decision 010).
+        # members at once (decision 010), and so does more budget, for which they may wait.
         if training.broken or not training.members or not set(training.members) <= set(following):
+            return False
+        if training.budget != self._budget:
             return False
         coming = (*self._group.preparing, *(slot.id for slot in self._empty_slots()))
         if training.gathered or not any(self._slots.allowed(slot) for slot in coming):
