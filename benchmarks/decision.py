@@ -32,7 +32,8 @@ from benchmarks.summary import Check
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.wire.control import Launch
-from edt_server.channel.spare_supervisors import Spare, SpareKind, SpareSupervisors
+from edt_server.channel.spare_supervisors import Spare, SpareSupervisors
+from edt_server.channel.template import Kind
 from edt_server.service import Service, open_service
 from edt_server.settings import Settings
 from edt_server.store import Store
@@ -53,7 +54,7 @@ class Probes(SpareSupervisors):
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen([sys.executable, str(PROBE)], stdin=theirs, start_new_session=True)
-        return Spare(SpareKind(orders.interpreter, orders.threads_per_slot), process, ours)
+        return Spare(Kind(orders.interpreter, orders.threads_per_slot), process, ours)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:

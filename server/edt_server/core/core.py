@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -23,14 +22,17 @@ from edt_sdk.schemas.job import Reason, check_units
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core import quota
+from edt_server.core.bundle import Bundle
 from edt_server.core.checks import check_places, check_size
 from edt_server.core.deadlines import NEVER, Deadlines
 from edt_server.core.events import (
     CoreEvent,
     JobArrived,
+    JobBudget,
     JobChanged,
     JobDemand,
     JobGone,
+    JobHeld,
     JobResumed,
     JobSuspended,
     PlanChanged,
@@ -40,14 +42,13 @@ from edt_server.core.events import (
     TimePassed,
 )
 from edt_server.core.instructions import GiveUp, Instruction, Revoke
-from edt_server.core.job import CoreJob, arrived
+from edt_server.core.job import CoreJob, arrived, job_of, row_of
 from edt_server.core.pool import Pool
-from edt_server.core.reason import PoolView, explain
+from edt_server.core.reason import PoolView, explain, suspended
 from edt_server.core.tree import Holding
 from edt_server.core.turns import StrictQueue, Turns, TurnTaker
 
 _NO_ENDS: Mapping[str, tuple[float, float]] = {}
-_JOB_FIELDS = tuple(each.name for each in fields(CoreJob))
 
 Lost = list[tuple[CoreJob, int]]
 
@@ -66,7 +67,10 @@ class Core:
         self._arrivals = 0
         self._views: dict[str, PoolView] = {}  # a cache, valid until the next event
         self._deadlines = Deadlines(self._deadline)
+        self._bundles: dict[str, Bundle] = {}  # by the name of their claimant
+        self._bundle_of: dict[str, Bundle] = {}  # job → its bundle
         self._touched: dict[str, CoreJob] = {}  # by the present event
+        self._undivided: dict[str, Bundle] = {}  # bundles that the present event touched
         self._left: list[StrictQueue] = []  # queues that jobs left in the present event
         self._use(self._plan)
 
@@ -132,6 +136,19 @@ class Core:
         """Return whether the job is between JobSuspended and JobResumed, also while it still leaves slots."""
         return self._job(job).suspended
 
+    def budget(self, job: str) -> int | None:
+        """Return the epochs after which trainings of the job hold, None for no bound."""
+        return self._job(job).budget
+
+    def holds_at(self, job: str, epoch: int) -> bool:
+        """Return whether a training of the job holds after so many epochs."""
+        return self._job(job).holds_at(epoch)
+
+    def held(self, job: str) -> tuple[int, int] | None:
+        """Return (epochs done, all epochs) of a job that holds since it has reached its budget, None of any other."""
+        me = self._job(job)
+        return (me.reached, me.epochs) if me.reached else None
+
     def settled(self) -> bool:
         """Return whether every job holds exactly its target and leaves nothing."""
         return not any(job.leaving or len(job.held) < job.target for job in self._jobs.values())
@@ -156,19 +173,49 @@ class Core:
                 it is then sorted once.
         """
         me = self._job(job)
-        if me.size_held and me.held and not me.suspended:
+        if me.suspended:
+            return suspended(me)
+        if me.size_held and me.held:
             held = len(me.held)
             return Reason(code="restarts", text=me.size_held, held=held, entitled=me.target, asked=me.asked)
-        if len(me.held) >= me.asked and not me.suspended:
+        if len(me.held) >= me.asked:
             return None
         pool, group = self._pools[me.pool], self._group(me)
-        if me.queued and not me.suspended:
+        if me.queued:
             return quota.reason(me, self._jobs_of(group), group, names)
         view = self._views.get(pool.name)
         if view is None:
-            view = PoolView(pool, (each for each in self._jobs.values() if each.pool == pool.name))
-            self._views[pool.name] = view
-        return explain(view.situation(me, group, now, _NO_ENDS if ends is None else ends), names)
+            here = self._claimants(each for each in self._jobs.values() if each.pool == pool.name)
+            view = self._views[pool.name] = PoolView(pool, map(self._seen, here))
+        claimant = self._seen(self._claimant(me))
+        at = view.situation(claimant, group, now, _NO_ENDS if ends is None else ends)
+        found = explain(at, lambda name: names(self._id(name)))
+        if found is not None and self._bundles:
+            found = msgspec.structs.replace(found, numbers=self._with_ids(found.numbers))
+        bundle = self._bundle_of.get(job)
+        return found if bundle is None else bundle.reason(me, found)
+
+    def _seen(self, claimant: CoreJob) -> CoreJob:
+        """Return the claimant as it is shown, with what the jobs of a bundle hold at this moment."""
+        bundle = self._bundles.get(claimant.name)
+        return claimant if bundle is None else bundle.seen()
+
+    def _id(self, claimant: str) -> str:
+        """Return the id that users know: of the job, or of the search."""
+        bundle = self._bundles.get(claimant)
+        return claimant if bundle is None else bundle.search
+
+    def _with_ids(self, value: Any) -> Any:
+        """Return the numbers of a reason with the ids that users know."""
+        match value:
+            case str():
+                return self._id(value)
+            case list():
+                return [self._with_ids(each) for each in value]
+            case dict():
+                return {self._id(key): self._with_ids(each) for key, each in value.items()}
+            case _:
+                return value
 
     def fits(self, instance_group: str, min_workers: int = 1, slots_per_unit: int = 1) -> None:
         """Raise Unprocessable unless a job of this least size could ever run in that group, see `check_size`."""
@@ -199,7 +246,8 @@ class Core:
             "plan": msgspec.to_builtins(self._plan),
             "slots": [[slot.id, slot.host, slot.device] for slot in self._slots.values()],
             "arrivals": self._arrivals,
-            "jobs": [[getattr(job, name) for name in _JOB_FIELDS] for job in self._jobs.values()],
+            "jobs": [row_of(job) for job in self._jobs.values()],
+            "bundles": [bundle.row() for bundle in self._bundles.values()],
             "turns": {pool.name: pool.turns.state() for pool in self._pools.values()},
         }
 
@@ -210,20 +258,23 @@ class Core:
         core._arrivals = state["arrivals"]
         core._slots = {number: Slot(id=number, host=host, device=device) for number, host, device in state["slots"]}
         for values in state["jobs"]:
-            job = CoreJob(**dict(zip(_JOB_FIELDS, values, strict=False)))  # the last fields are newer, with defaults
-            job.held, job.leaving = list(job.held), list(job.leaving)
-            job.speeds = tuple((slots, speed) for slots, speed in job.speeds)
-            core._jobs[job.name] = job
+            job = core._jobs[values[0]] = job_of(values)
             core._taken.update(dict.fromkeys((*job.held, *job.leaving), job.name))
         core._spread_slots()
         for name, turns in state["turns"].items():
             core._pools[name].turns = Turns.restored(turns)
+        for row in state.get("bundles", ()):
+            bundle = Bundle.restored(row)
+            core._bundles[bundle.claimant.name] = bundle
         for job in core._jobs.values():
-            pool, group = core._pools[job.pool], core._group(job)
-            pool.turns.rejoin(job, group)
-            pool.rule.put(job.claim(group))
-            pool.owe(job)
+            if job.search:
+                core._join(job)
+            core._pools[job.pool].owe(job)
             core._deadlines.watch(job.name)
+        for claimant in core._claimants(core._jobs.values()):
+            pool, group = core._pools[claimant.pool], core._group(claimant)
+            pool.turns.rejoin(claimant, group)
+            pool.rule.put(claimant.claim(group))
         for pool in core._pools.values():
             for queue in pool.turns.queues():
                 pool.rule.set_turn(queue.group, queue.user, queue.turn)
@@ -265,7 +316,7 @@ class Core:
     def _step(self, event: CoreEvent, now: float) -> list[Instruction]:
         lost: Lost = []
         given_up: list[Instruction] = []
-        self._touched, self._left = {}, []
+        self._touched, self._undivided, self._left = {}, {}, []
         self._views.clear()
         match event:
             case SlotsChanged(slots=slots):
@@ -286,15 +337,24 @@ class Core:
                 lost = self._change_settings(event)
             case JobSuspended(job=name):
                 job = self._job(name)
-                job.suspended = True
+                # A user's suspension takes the place of a hold: from then on more budget alone does not resume it.
+                job.suspended, job.reached = True, 0
                 self._put(job)
             case JobResumed(job=name):
+                self._resume(self._job(name), now)
+            case JobBudget(job=name, budget=budget):
                 job = self._job(name)
-                if job.suspended:
-                    # The timeout starts again: a job that a user suspended was not waiting for a slot.
-                    job.suspended, job.patient_since = False, now
-                    self._deadlines.watch(job.name)
-                self._put(job)
+                if budget is not None and budget < 1:
+                    raise Unprocessable(f"A budget is at least one epoch, not {budget}.", job=name, field="budget")
+                job.budget = budget
+                if job.reached and not job.holds_at(job.reached):
+                    self._resume(job, now)
+            case JobHeld(job=name, epoch=epoch, epochs=epochs):
+                job = self._job(name)
+                # Its supervisor may have sent this before it heard of more budget.
+                if job.holds_at(epoch) and not job.suspended:
+                    job.suspended, job.reached, job.epochs = True, epoch, epochs
+                    self._put(job)
             case JobGone(job=name):
                 self._go(self._job(name))
             case SlotReleased(job=name, slot=slot):
@@ -307,6 +367,14 @@ class Core:
                 self._put(job)
         self._queue(isinstance(event, PlanChanged))
         return [*given_up, *self._settle(lost, now)]
+
+    def _resume(self, job: CoreJob, now: float) -> None:
+        job.reached = 0
+        if job.suspended:
+            # The timeout starts again: a job that was suspended was not waiting for a slot.
+            job.suspended, job.patient_since = False, now
+            self._deadlines.watch(job.name)
+        self._put(job)
 
     def _queue(self, changed: bool) -> None:
         """Choose the jobs that wait for quotas of running jobs. `changed`: the plan was, and may have lost some."""
@@ -375,6 +443,17 @@ class Core:
             for each in plan.resource_groups
         }
         self._spread_slots()
+        for bundle in list(self._bundles.values()):
+            claimant, group = bundle.claimant, self._leaves.get(bundle.claimant.group)
+            claimant.target = 0
+            if group is None or group.resource_group != claimant.pool:
+                # The old rules are gone, but the turns stay.
+                self._forget(claimant, old[claimant.pool])
+                del self._bundles[claimant.name]
+                for name in bundle.jobs:
+                    del self._bundle_of[name]
+            else:
+                self._pools[claimant.pool].turns.renew(claimant, group)
         for job in self._jobs.values():
             job.target = 0  # the new rules start without targets
             if job.pool != self._group(job).resource_group:
@@ -403,8 +482,7 @@ class Core:
     def _enter(self, job: CoreJob, old: Pool | None) -> None:
         """Move the job into the resource group of its instance group."""
         if old is not None:
-            old.rule.remove(job.name)
-            self._forget(job, old)
+            self._withdraw(job, old)
         job.pool = self._group(job).resource_group
         # Another resource group has another clock of turns, so what was attained here means nothing there.
         job.attained = job.target = 0
@@ -419,7 +497,7 @@ class Core:
                 # On request it is resized all the same, and says again what that costs when it has started.
                 job.demand = patch.max_workers
         if patch.priority is not None:
-            job.priority = patch.priority
+            job.priority = self._claimant(job).priority = patch.priority
         lost: Lost = []
         if patch.instance_group is not None and patch.instance_group != job.group:
             job.group = patch.instance_group
@@ -436,9 +514,7 @@ class Core:
 
     def _go(self, job: CoreJob) -> None:
         del self._jobs[job.name]
-        pool = self._pools[job.pool]
-        pool.rule.remove(job.name)
-        self._forget(job, pool)
+        self._withdraw(job, self._pools[job.pool])
         # No process is left, so the slots that it was leaving are free without a SlotReleased.
         for slot in (*job.held, *job.leaving):
             self._free(slot)
@@ -462,15 +538,69 @@ class Core:
 
     def _put(self, job: CoreJob) -> None:
         """Pass the job's present claim to the rule."""
-        pool, group = self._pools[job.pool], self._group(job)
-        before = pool.turns.queue_of(job.name)
-        queue = pool.turns.ask(job, group)
+        if job.search:
+            self._join(job)
+        self._touched[job.name] = job
+        self._ask(self._claimant(job), self._pools[job.pool])
+
+    def _ask(self, claimant: CoreJob, pool: Pool) -> None:
+        """Pass the claim of a job of its own, or of a bundle, to the rule of this pool."""
+        bundle = self._bundles.get(claimant.name)
+        if bundle is not None:
+            bundle.claim_together()
+            self._undivided[claimant.name] = bundle
+        group = self._group(claimant)
+        before = pool.turns.queue_of(claimant.name)
+        queue = pool.turns.ask(claimant, group)
         if before is not None and before is not queue:
-            self._leave_queue(job, before, pool)
+            self._leave_queue(claimant, before, pool)
         if queue is not None:
             pool.rule.set_turn(queue.group, queue.user, queue.turn)
-        pool.rule.put(job.claim(group))
-        self._touched[job.name] = job
+        pool.rule.put(claimant.claim(group))
+
+    # --- bundles ------------------------------------------------------------------------------------------------------
+
+    def _claimant(self, job: CoreJob) -> CoreJob:
+        """Return what claims slots for the job: the job itself, or its bundle's claimant."""
+        bundle = self._bundle_of.get(job.name)
+        return job if bundle is None else bundle.claimant
+
+    def _claimants(self, jobs: Iterable[CoreJob]) -> Iterable[CoreJob]:
+        """Return what claims slots for these jobs, each once."""
+        return {claimant.name: claimant for claimant in map(self._claimant, jobs)}.values()
+
+    def _jobs_behind(self, claimant: str) -> Iterable[CoreJob]:
+        """Return the jobs that this one claims slots for."""
+        bundle = self._bundles.get(claimant)
+        return (self._jobs[claimant],) if bundle is None else bundle.jobs.values()
+
+    def _join(self, job: CoreJob) -> None:
+        """Make sure that a job of a search is in the bundle of its present instance group."""
+        group = self._group(job).name
+        before, name = self._bundle_of.get(job.name), Bundle.name(job, group)
+        if before is not None and before.claimant.name != name:
+            self._withdraw(job, self._pools[before.claimant.pool])
+        if name not in self._bundles:
+            self._arrivals += 1
+            self._bundles[name] = Bundle.of(job, group, self._arrivals)
+        bundle = self._bundle_of[job.name] = self._bundles[name]
+        bundle.jobs[job.name] = job
+
+    def _withdraw(self, job: CoreJob, pool: Pool) -> None:
+        """Remove the job's claim from the rule and the turns of this pool."""
+        if job.search:
+            bundle = self._bundle_of.pop(job.name, None)
+            if bundle is None:
+                return  # the plan took its group away, and the bundle with it, see `_use`
+            del bundle.jobs[job.name]
+            job = bundle.claimant
+            if bundle.jobs:
+                self._ask(bundle.claimant, pool)
+                return
+            del self._bundles[job.name]
+            self._undivided.pop(job.name, None)
+        pool.rule.remove(job.name)
+        self._forget(job, pool)
 
     def _forget(self, job: CoreJob, pool: Pool) -> None:
         """Remove the job from the turns of this pool."""
@@ -501,23 +631,25 @@ class Core:
                 if isinstance(taker, StrictQueue):
                     pool.rule.set_turn(taker.group, taker.user, taker.turn)
                     # The next turn of the jobs that stay starts in `_look_at`, which visits touched jobs only.
-                    running = (self._jobs[name] for name in taker.jobs if self._jobs[name].target)
-                    self._touched.update((job.name, job) for job in running)
+                    behind = (job for name in taker.jobs for job in self._jobs_behind(name))
+                    self._touched.update((job.name, job) for job in behind if job.target)
                 else:
-                    self._put(self._jobs[taker.name])
+                    self._touched.update((job.name, job) for job in self._jobs_behind(taker.name))
+                    self._ask(taker, pool)
         return given_up
 
     def _group_of_taker(self, taker: TurnTaker) -> InstanceGroup:
-        return self._leaves[taker.group] if isinstance(taker, StrictQueue) else self._group(self._jobs[taker.name])
+        return self._leaves[taker.group] if isinstance(taker, StrictQueue) else self._group(taker)
 
     def _contested(self, taker: TurnTaker) -> bool:
         group = self._group_of_taker(taker)
-        user = taker.user if isinstance(taker, StrictQueue) else self._jobs[taker.name].owner
+        user = taker.user if isinstance(taker, StrictQueue) else taker.owner
         return self._pools[group.resource_group].rule.contested(group.name, user)
 
     def _deadline(self, name: str) -> float:
         job = self._jobs.get(name)
-        if job is None or job.served or job.given_up or job.suspended:
+        # A search that has had slots does not wait: its other trials follow as it gets more, or as the first ones end.
+        if job is None or job.given_up or job.suspended or self._claimant(job).served:
             return NEVER
         timeout = job.pending_timeout
         if timeout is None:
@@ -530,9 +662,16 @@ class Core:
         """Move what the jobs hold as close to their targets as the free slots allow."""
         for pool in self._pools.values():
             for name, target in pool.rule.settle().items():
-                job = self._jobs[name]
+                bundle = self._bundles.get(name)
+                job = self._jobs[name] if bundle is None else bundle.claimant
                 job.target = target
-                self._touched[name] = job
+                if bundle is None:
+                    self._touched[name] = job
+                else:
+                    self._undivided[name] = bundle
+        for bundle in self._undivided.values():
+            changed = bundle.divide(self._group(bundle.claimant))
+            self._touched.update((job.name, job) for job in changed)
         # In order of arrival: the order of instructions must depend on the events alone, not on a dictionary's history.
         touched = sorted(self._touched.values(), key=lambda job: job.arrival)
         touched = [job for job in touched if job.name in self._jobs]
@@ -558,11 +697,13 @@ class Core:
     def _place(self, touched: list[CoreJob]) -> None:
         """Record which of these jobs and queues run and which wait for a turn."""
         queues = {queue.name: queue for queue in self._left}
-        for job in touched:
-            turns = self._pools[job.pool].turns
-            queue = turns.queue_of(job.name)
+        bundles = (bundle.claimant for bundle in self._undivided.values())
+        # The first to wait opens a contest, so that the order counts.
+        for claimant in sorted(self._claimants([*touched, *bundles]), key=lambda job: job.arrival):
+            turns = self._pools[claimant.pool].turns
+            queue = turns.queue_of(claimant.name)
             if queue is None:
-                turns.placed(job)
+                turns.placed(claimant)
             else:
                 queues[queue.name] = queue
         for queue in queues.values():
@@ -573,21 +714,23 @@ class Core:
 
     def _look_at(self, job: CoreJob, now: float) -> None:
         """Record what follows from the slots that the job holds."""
-        group = self._group(job)
+        group, claimant = self._group(job), self._claimant(job)
         if job.held:
-            job.served = True
+            job.served = claimant.served = True
         if len(job.held) >= job.asked:
             job.short_since = None
         elif job.short_since is None:
             job.short_since = now
         turns = self._pools[job.pool].turns
-        taker = turns.queue_of(job.name) or job
+        taker = turns.queue_of(claimant.name) or claimant
         # The turn starts with the slots and not with the entitlement: others may take their time to leave.
         if taker.turn_since is None and 0 < job.floor <= len(job.held):
             turns.begin(taker, group, now)
         if job.keeps or not group.preemption:
             # The claim's `keep` depends on the slots held, so it changes with every grant.
-            self._pools[job.pool].rule.put(job.claim(group))
+            if claimant is not job:
+                self._bundle_of[job.name].claim_together()
+            self._pools[job.pool].rule.put(claimant.claim(group))
 
     def _belongs(self, job: CoreJob, slot: int) -> bool:
         return self.resource_group_of(slot) == job.pool

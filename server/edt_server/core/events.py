@@ -46,6 +46,7 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
         pending_timeout: seconds after which it is given up if it never got a slot. None for its group's timeout.
         rigid: it would restart from the beginning without one of its slots: no slot is taken while it has them all.
         demand: slots it can use before its first JobDemand. A job that never sends one can use any number at once.
+        search: id of the search that it is a trial of. The trials of a search claim slots as one job.
     """
 
     job: str
@@ -58,6 +59,7 @@ class JobArrived(msgspec.Struct, frozen=True, tag=True):
     pending_timeout: float | None = None
     rigid: bool = False
     demand: int = 1
+    search: str = ""
 
 
 class JobDemand(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -98,6 +100,24 @@ class JobResumed(msgspec.Struct, frozen=True, tag=True):
     job: str
 
 
+class JobBudget(msgspec.Struct, frozen=True, tag=True):
+    """The job's trainings may go on to the end of epoch `budget`, None for no bound. One that holds there goes on."""
+
+    job: str
+    budget: int | None
+
+
+class JobHeld(msgspec.Struct, frozen=True, tag=True):
+    """The job's training waits after `epoch` of its `epochs` epochs. Until it has more budget it asks for no slot.
+
+    It changes nothing if the budget was raised in the meantime.
+    """
+
+    job: str
+    epoch: int
+    epochs: int
+
+
 class SlotReleased(msgspec.Struct, frozen=True, tag=True):
     """The job's worker in this slot is gone. A slot that was not revoked may be granted again at once."""
 
@@ -121,6 +141,8 @@ CoreEvent = (
     | JobChanged
     | JobSuspended
     | JobResumed
+    | JobBudget
+    | JobHeld
     | JobGone
     | SlotReleased
     | SpeedMeasured
@@ -135,6 +157,8 @@ _BY_KIND: dict[str, type[CoreEvent]] = {
     kinds.JOB_CHANGED: JobChanged,
     kinds.JOB_SUSPENDED: JobSuspended,
     kinds.JOB_RESUMED: JobResumed,
+    kinds.JOB_BUDGET: JobBudget,
+    kinds.JOB_HELD: JobHeld,
     kinds.JOB_GONE: JobGone,
     kinds.SLOT_RELEASED: SlotReleased,
     kinds.SPEED_MEASURED: SpeedMeasured,

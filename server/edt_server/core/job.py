@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from edt_sdk.schemas.job import check_max_workers, check_priority, check_units
 from edt_sdk.schemas.plan import InstanceGroup
@@ -36,6 +38,10 @@ class CoreJob:
         turn_since: when its present turn began, None while it has none.
         queued: it waits for a quota of running jobs, and for no slot yet.
         size_held: why its size does not change, "" when it may, see `JobDemand`.
+        budget: epochs after which its trainings hold, None for no bound.
+        reached: epochs after which it holds, 0 while it does not. It is suspended then, and not by a user.
+        epochs: of the training that holds.
+        search: id of the search that it is a trial of, "" for none. Its jobs claim slots as one (`bundle.py`).
     """
 
     name: str
@@ -65,11 +71,19 @@ class CoreJob:
     rigid: bool = False
     queued: bool = False
     size_held: str = ""
+    budget: int | None = None
+    reached: int = 0
+    epochs: int = 0
+    search: str = ""
 
     @property
     def keeps(self) -> bool:
         """True when no slot is taken from it while it can run."""
         return self.rigid or self.size_held != ""
+
+    def holds_at(self, epoch: int) -> bool:
+        """Return whether its budget ends with this epoch or an earlier one."""
+        return self.budget is not None and self.budget <= epoch
 
     @property
     def floor(self) -> int:
@@ -155,4 +169,21 @@ def arrived(event: JobArrived, number: int, now: float) -> CoreJob:
         group=event.instance_group,
         demand=event.demand,
         rigid=event.rigid,
+        search=event.search,
     )
+
+
+_FIELDS = tuple(each.name for each in fields(CoreJob))
+
+
+def row_of(job: CoreJob) -> list[Any]:
+    """Return the state of the job as JSON."""
+    return [getattr(job, name) for name in _FIELDS]
+
+
+def job_of(row: Sequence[Any]) -> CoreJob:
+    """Return the job of this `row_of`, also after a round trip through JSON."""
+    job = CoreJob(**dict(zip(_FIELDS, row, strict=False)))  # the last fields are newer, with defaults
+    job.held, job.leaving = list(job.held), list(job.leaving)
+    job.speeds = tuple((slots, speed) for slots, speed in job.speeds)
+    return job

@@ -166,11 +166,11 @@ def _nth(number: int, turns: list[float], quantum: float, ends: list[float]) -> 
 
 
 def explain(at: Situation, names: Names) -> Reason | None:
-    """Return the reason of the job, None when it holds what it asked for and is not suspended.
+    """Return the reason of a job that is not suspended, None when it holds what it asked for.
 
     The codes are:
 
-    - "suspended": a user suspended it.
+    - "suspended": a user suspended it, or it has reached its budget of epochs (`suspended`).
     - "never_fits": it needs more than there can be.
     - "busy": others run, and it waits.
     - "starting": others are still leaving slots that it is entitled to.
@@ -183,8 +183,6 @@ def explain(at: Situation, names: Names) -> Reason | None:
     - "slower": more slots were measured to make it slower.
     """
     me = at.me
-    if me.suspended:
-        return _suspended(me)
     if len(me.held) >= me.asked:
         return None
     numbers: dict[str, Any] = {"slots": at.slots, "priority": me.priority, "since": me.short_since}
@@ -248,13 +246,19 @@ def never(needed: int, most: int, slots: int, group: InstanceGroup) -> str:
     )
 
 
-def _suspended(me: CoreJob) -> Reason:
+def suspended(me: CoreJob) -> Reason:
+    """Return the reason of a suspended job."""
     again = f"job.resume(), or at a shell: edt resume {me.name}"
-    if me.leaving:
-        text = f"It is being suspended: its workers still leave {_count(len(me.leaving), 'slot')}. To go on: {again}"
+    leave = f"its workers still leave {_count(len(me.leaving), 'slot')}" if me.leaving else ""
+    numbers = {"epoch": me.reached, "epochs": me.epochs} if me.reached else {}
+    if me.reached:
+        more = f", and {leave}" if leave else ""
+        text = f"It has reached {me.reached} of {me.epochs} epochs; its search decides{more}."
+    elif leave:
+        text = f"It is being suspended: {leave}. To go on: {again}"
     else:
         text = f"It is suspended and needs no slot. To go on: {again}"
-    return Reason(code="suspended", text=text, held=len(me.held), entitled=me.target, asked=me.asked, numbers={})
+    return Reason(code="suspended", text=text, held=len(me.held), entitled=me.target, asked=me.asked, numbers=numbers)
 
 
 def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str, str]:
@@ -369,7 +373,8 @@ def _keepers(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
         return "the rest is not for its group."
     listed = _list([names(each.name) for each in running])
     if all(each.target == 1 for each in running):
-        return f"{listed} {'holds one, which it keeps' if len(running) == 1 else 'hold one each, which they keep'}."
+        has = "has one slot" if len(running) == 1 else "have one slot each"
+        return f"{listed} {has}, and a running job keeps its last."
     return f"{listed} {'keeps what it has' if len(running) == 1 else 'keep what they have'}."
 
 

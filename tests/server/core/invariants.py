@@ -21,7 +21,13 @@ def check(core):
         assert held <= target <= job.usable, f"{job.name}: {held} held of {target} of {job.usable}"
         assert target == 0 or (target >= job.floor and target % job.unit == 0), f"{job.name} gets {target}"
         assert all(core._belongs(job, slot) for slot in job.held), f"{job.name} holds a slot of another resource group"
-        assert target == pools[job.pool].rule.target(job.name), f"{job.name}: an entitlement out of date"
+        bundle = core._bundle_of.get(job.name)
+        assert (bundle is not None) == bool(job.search), f"{job.name} is in no bundle"
+    for claimant in core._claimants(jobs):
+        assert claimant.target == pools[claimant.pool].rule.target(claimant.name), f"{claimant}: out of date"
+        behind = sum(job.target for job in core._jobs_behind(claimant.name))
+        assert behind == claimant.target or (behind < claimant.target and claimant.unit > 1), f"{claimant}: {behind}"
+    assert all(bundle.jobs for bundle in core._bundles.values()), "an empty bundle stays"
     for group in core.plan.leaves():
         _check_quotas(core, group)
     for pool in pools.values():
@@ -30,12 +36,14 @@ def check(core):
         assert pool._free == {slot for slot in pool.slots if slot not in core._taken}, "a free slot was forgotten"
         short = [job.missing for job in here if job.missing]
         assert not short or min(short) > len(pool._free), "a free slot was not granted"
-        fair = {job.name for job in here if job.usable and not job.target and not pool.turns.queue_of(job.name)}
+        claimants = list(core._claimants(here))
+        fair = {one.name for one in claimants if one.usable and not one.target and not pool.turns.queue_of(one.name)}
         queues = {queue.name for queue in pool.turns.queues() if not queue.target}
         assert fair | queues == set(pool.turns.waiting), "the waiting list differs from the jobs that wait"
         for queue in pool.turns.queues():
-            assert queue.jobs == {job.name for job in here if pool.turns.queue_of(job.name) is queue}
-            assert queue.target == sum(core._jobs[name].target for name in queue.jobs), f"{queue}: wrong target"
+            assert queue.jobs == {one.name for one in claimants if pool.turns.queue_of(one.name) is queue}
+            targets = [one.target for one in claimants if one.name in queue.jobs]
+            assert queue.target == sum(targets), f"{queue}: wrong target"
 
 
 def _check_quotas(core, group):

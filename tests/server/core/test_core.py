@@ -9,7 +9,17 @@ from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
-from edt_server.core.events import JobArrived, JobChanged, JobDemand, JobGone, JobSuspended, SlotReleased, SlotsChanged
+from edt_server.core.events import (
+    JobArrived,
+    JobBudget,
+    JobChanged,
+    JobDemand,
+    JobGone,
+    JobHeld,
+    JobSuspended,
+    SlotReleased,
+    SlotsChanged,
+)
 from edt_server.core.instructions import Grant, Revoke
 from tests.server.core.invariants import replayed
 
@@ -361,6 +371,9 @@ class TestReplay:
             (arrival, JobChanged("a", JobPatch(max_workers=8))),
             (arrival, JobGone("a")),
             (arrival, JobSuspended("a")),
+            (arrival, JobBudget("a", 3)),
+            (arrival, JobBudget("a", 3), JobHeld("a", 3, 9)),
+            (arrival, JobBudget("a", 3), JobHeld("a", 3, 27)),
             (arrival, JobDemand("a", 2), JobSuspended("a")),
             (SlotsChanged((Slot(id=0, host="h"),)),),
             (SlotsChanged((Slot(id=0, host="other"), Slot(id=1, host="h"))),),

@@ -14,9 +14,11 @@ from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import (
     JobArrived,
+    JobBudget,
     JobChanged,
     JobDemand,
     JobGone,
+    JobHeld,
     JobResumed,
     JobSuspended,
     PlanChanged,
@@ -39,6 +41,9 @@ ALL = [
     JobChanged("a", JobPatch(max_workers=3, instance_group="night")),
     JobSuspended("a"),
     JobResumed("a"),
+    JobBudget("a", 3),
+    JobBudget("a", None),
+    JobHeld("a", 3, 27),
     JobGone("a"),
     SlotReleased("a", 3),
     JobArrived("a", 5000, 4, "default", owner="ana", min_workers=2, slots_per_unit=2, pending_timeout=60.0),

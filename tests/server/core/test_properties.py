@@ -1,6 +1,6 @@
 """The scheduler's guarantees over random histories: a short shrinking one by hypothesis, a long one by seed.
 
-The long ones have EDT_CORE_EVENTS events, 12 000 by default; `make core-events` plays a million.
+The long ones have EDT_CORE_EVENTS events, 6 000 by default; `make core-events` plays a million.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import (
     JobArrived,
+    JobBudget,
     JobChanged,
     JobDemand,
     JobGone,
+    JobHeld,
     JobResumed,
     JobSuspended,
     PlanChanged,
@@ -35,7 +37,7 @@ from edt_server.core.events import (
 from edt_server.core.instructions import Grant, Revoke
 from tests.server.core.invariants import check, replayed
 
-EVENTS = int(os.environ.get("EDT_CORE_EVENTS", "12000"))
+EVENTS = int(os.environ.get("EDT_CORE_EVENTS", "6000"))
 PRIORITIES = (1, 1000, 2000, 5000, 5000, 5000, 10000, 10**9)
 
 
@@ -52,8 +54,13 @@ def some_event(core: Core, rng: random.Random, number: int, most_jobs: int, most
         return JobGone(job)
     if choice < 0.65:
         return JobDemand(job, rng.choice((0, 1, 2, 4, 8, 100)))
-    if choice < 0.70:
+    if choice < 0.67:
         return (JobResumed if core.suspended(job) else JobSuspended)(job)
+    if choice < 0.70:
+        budget = core.budget(job)
+        if budget is None or rng.random() < 0.5:
+            return JobBudget(job, rng.choice((None, 1, 3, 9)))
+        return JobHeld(job, rng.randint(1, 12), 27)
     if choice < 0.77:
         return JobChanged(job, JobPatch(priority=rng.choice(PRIORITIES)))
     if choice < 0.85:
@@ -125,7 +132,7 @@ def _no_wrong_way(core, event, slots_before, before, claims_before, free_before,
             assert not shrank
         case SlotsChanged():
             assert not (shrank if len(core.slots) >= slots_before else grew)
-        case JobArrived() | JobDemand() | JobChanged() | JobSuspended() | JobResumed():
+        case JobArrived() | JobDemand() | JobChanged() | JobSuspended() | JobResumed() | JobBudget() | JobHeld():
             job = event.job
             mine, was = after[job], before.get(job, 0)
             assert not (grew and shrank)
@@ -403,5 +410,9 @@ def test_nothing_oscillates(seed):
     for job in core.jobs:
         assert core.apply(JobChanged(job, JobPatch()), 301.0) == []
         assert core.apply(JobDemand(job, core._jobs[job].demand), 301.0) == []
-        assert core.apply((JobSuspended if core.suspended(job) else JobResumed)(job), 301.0) == []
+        assert core.apply(JobBudget(job, core.budget(job)), 301.0) == []
+        if core.held(job):
+            assert core.apply(JobHeld(job, *core.held(job)), 301.0) == []
+        else:
+            assert core.apply((JobSuspended if core.suspended(job) else JobResumed)(job), 301.0) == []
     assert core.digest() == digest

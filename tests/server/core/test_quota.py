@@ -27,7 +27,7 @@ from edt_server.core.events import (
 from tests.server.core.invariants import check, replayed
 from tests.server.core.test_properties import some_event
 
-EVENTS = int(os.environ.get("EDT_CORE_EVENTS", "12000")) // 4
+EVENTS = int(os.environ.get("EDT_CORE_EVENTS", "6000")) // 4
 
 
 def core_of(slots=8, **settings):

@@ -48,7 +48,8 @@ def test_its_share_with_the_claim_that_beat_it(play):
     assert reason.numbers["rival_claim"] == 4000.0
     msgspec.json.encode(reason)
     other = p.core.reason("b", call)
-    assert (other.text, other.details) == ("It has 3 of 4 slots: digits-a holds one, which it keeps.", "")
+    assert other.text == "It has 3 of 4 slots: digits-a has one slot, and a running job keeps its last."
+    assert not other.details
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_busy(play):
     )
     assert second.text.endswith("jobs take turns of 60 s: 1 job is before it.")
     assert (first.numbers["ahead"], second.numbers["ahead"]) == (0, 1)
-    assert p.core.reason("a", call).text.endswith("digits-b holds one, which it keeps.")
+    assert p.core.reason("a", call).text.endswith("digits-b has one slot, and a running job keeps its last.")
 
 
 def test_the_only_slot(play):

@@ -1,6 +1,6 @@
 """Long random histories: targets kept up to date are those worked out from nothing, and nobody moves the wrong way.
 
-EDT_RULE_EVENTS sets how many events, 20 000 by default; `make core-events` plays a million.
+EDT_RULE_EVENTS sets how many events, 10 000 by default; `make core-events` plays a million.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.rule import Claim, Rule
 from tests.server.core.rule_by_definition import Definition
 
-EVENTS = int(os.environ.get("EDT_RULE_EVENTS", "20000"))
+EVENTS = int(os.environ.get("EDT_RULE_EVENTS", "10000"))
 FLAT = (InstanceGroup(name="g"),)
 TREE = (
     InstanceGroup(name="a", own=6, share=2),

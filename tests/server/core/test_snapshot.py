@@ -13,7 +13,7 @@ from edt_sdk.schemas.events import JOB_ARRIVED, SLOTS_CHANGED
 from edt_sdk.schemas.plan import QUOTAS, InstanceGroup, Plan, ResourceGroup
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
-from edt_server.core.events import JobArrived, PlanChanged, SlotsChanged, SpeedMeasured, TimePassed
+from edt_server.core.events import JobArrived, JobBudget, JobHeld, PlanChanged, SlotsChanged, SpeedMeasured, TimePassed
 from edt_server.core.snapshot import VERSION, dump, load
 from edt_server.ledger.ledger import _RECENT, Ledger
 from edt_server.store import Store, sqlite_url
@@ -91,18 +91,32 @@ def test_what_cannot_be_read_is_no_snapshot() -> None:
     assert load(VERSION, data[:-3]) is None
 
 
-# What d7f2f61, 4bb9306, 6814e72, 0895f7c and 43d4392 wrote for this form.
+# What 43813dc, d7f2f61, 4bb9306, 6814e72, 0895f7c, 43d4392 and ac94089 wrote for this form.
 @pytest.mark.parametrize(
     "version",
-    ["5d450cfec1d5594e", "7e018cf0f7a12ea8", "fa66e22ae5eb95d7", "3af2497bc715c643", "b55155f3a73835a9"],
+    [
+        "5d450cfec1d5594e",
+        "7e018cf0f7a12ea8",
+        "fa66e22ae5eb95d7",
+        "3af2497bc715c643",
+        "b55155f3a73835a9",
+        "4e231cac1fab208a",
+        "391bc166d8f0f2fb",
+    ],
 )
 def test_a_snapshot_of_the_release_before_is_read(version: str) -> None:
-    core = replayed(history(random.Random(1), 80))
+    events = [each for each in history(random.Random(1), 80) if not isinstance(each[0], JobBudget | JobHeld)]
+    core = replayed(events)
     state = core.state()
-    has_quotas = version == "b55155f3a73835a9"
+    has_budgets = version == "391bc166d8f0f2fb"
+    has_held_sizes = version == "4e231cac1fab208a" or has_budgets
+    has_quotas = version == "b55155f3a73835a9" or has_held_sizes
+    assert state.pop("bundles") == []
     for job in state["jobs"]:
-        # What they did not have: `size_held`, and before quotas `queued`.
+        # What they did not have: a search, then a budget, then `size_held`, and before quotas `queued`.
         assert job.pop() == ""
+        assert has_budgets or (job.pop(), job.pop(), job.pop()) == (0, 0, None)
+        assert has_held_sizes or job.pop() == ""
         assert has_quotas or job.pop() is False
     for group in [] if has_quotas else state["plan"]["instance_groups"]:
         for field in ("max_priority", *QUOTAS):
