@@ -19,6 +19,8 @@ JOB_GONE = "job_gone"
 SLOT_RELEASED = "slot_released"
 JOB_SUSPENDED = "job_suspended"
 JOB_RESUMED = "job_resumed"
+JOB_BUDGET = "job_budget"
+JOB_HELD = "job_held"
 PLAN_CHANGED = "plan_changed"
 TIME_PASSED = "time_passed"  # no data: the row has the time
 SPEED_MEASURED = "speed_measured"
@@ -26,6 +28,7 @@ INPUTS = frozenset(
     {
         *(SLOTS_CHANGED, PLAN_CHANGED, TIME_PASSED),
         *(JOB_ARRIVED, JOB_DEMAND, JOB_CHANGED, JOB_GONE, JOB_SUSPENDED, JOB_RESUMED, SLOT_RELEASED, SPEED_MEASURED),
+        *(JOB_BUDGET, JOB_HELD),
     }
 )
 
@@ -40,6 +43,7 @@ STATE = "state"  # data: state, before, message
 DRIVER_STARTED = "driver_started"
 TRAINING_STARTED = "training_started"
 TRAINING_ENDED = "training_ended"
+VALIDATED = "validated"
 WORKER_STARTED = "worker_started"
 WORKER_LOST = "worker_lost"
 DRIVER_LOST = "driver_lost"

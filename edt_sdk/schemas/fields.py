@@ -258,6 +258,9 @@ def _checked(function: FunctionType, shown: str) -> Callable[..., Any]:
 
 def words_of(args: Iterable[Any] | str, field: str = "args") -> tuple[str, ...]:
     """Return arguments as words. A text is split as a shell splits it. InvalidRequest when a quote is not closed."""
+    if isinstance(args, Mapping):
+        given = " ".join(f"{name} {value}" for name, value in args.items())
+        raise InvalidRequest(f"{field} has no names: it is a text or a list.", hint=f"Such as {given!r}.", field=field)
     if not isinstance(args, str):
         return tuple(map(str, args))
     try:

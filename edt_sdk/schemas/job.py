@@ -36,6 +36,7 @@ LONGEST_TAG = 40
 # The settings by which the scheduler divides slots. It never sees the others, which may change after the job has ended.
 SCHEDULED = ("priority", "max_workers", "instance_group")
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 Refusal = type[InvalidRequest] | type[Unprocessable]
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # msgspec's messages: "… unknown field `shar` - at `$.instance_groups[0]`", "Expected `int`, got `str` - at `$.seed`".
@@ -196,6 +197,7 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
         data_path: the job's DATA_DIR, relative to the server's data folder; empty for that folder itself.
         dataset: name of a registered data set, whose folder is the job's DATA_DIR; not with `data_path`.
         registered: what the job uses of the catalogue. Only the server sets it.
+        search: id of the search that it is a trial of, with whose trials it shares slots. Only the server sets it.
         torchrun: how torchrun starts the script, for the framework of that name.
         wmla: what only WMLA clients want to read again, null for other submissions.
     """
@@ -222,6 +224,7 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
     wmla: WmlaRequest | None = None
     dataset: DatasetName = ""
     registered: Registered | None = None
+    search: str = ""
 
     @property
     def settings(self) -> JobSettings:
@@ -301,7 +304,7 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
 SUBMITTABLE = tuple(
     name
     for name in JobSpec.__struct_fields__
-    if name not in ("main", "code_dir", "args", "python", "python_version", "torchrun", "wmla", "registered")
+    if name not in ("main", "code_dir", "args", "python", "python_version", "torchrun", "wmla", "registered", "search")
 )
 CLONEABLE = tuple(
     name
@@ -537,11 +540,17 @@ class JobView(JobSettings, frozen=True, kw_only=True):
 
 def parse_spec(data: bytes | str) -> JobSpec:
     """Return a checked JobSpec from JSON, or raise InvalidRequest with the name of the wrong field."""
+    return parse_submission(data, JobSpec).check()
+
+
+def parse_submission(data: bytes | str, cls: type[S]) -> S:
+    """Return a `cls` from JSON, not checked yet, or raise InvalidRequest with the name of the wrong field."""
     # Other unknown fields are ignored, because a newer client may send settings that this server does not know.
+    known = cls.__struct_fields__
     for name in parse_change(data, dict[str, msgspec.Raw], InvalidRequest):
-        if name not in JobSpec.__struct_fields__ and near(name, JobSpec.__struct_fields__) is not None:
-            raise _no_field(name, JobSpec.__struct_fields__, InvalidRequest)
-    return parse_change(data, JobSpec, InvalidRequest).check()
+        if name not in known and near(name, known) is not None:
+            raise _no_field(name, known, InvalidRequest)
+    return parse_change(data, cls, InvalidRequest)
 
 
 def parse_patch(data: bytes | str) -> JobPatch:

@@ -29,6 +29,7 @@ _ALSO = {
     "confusionmatrix": "confusion",
 }
 _PLAIN = ("loss", "accuracy", "precision", "recall", "f1", "iou", "confusion")
+_SHOWN = {"f1": "F1", "iou": "IoU"}
 _TOP = re.compile(r"top([1-9]\d{0,5})\Z")
 
 
@@ -125,6 +126,16 @@ class Validated(msgspec.Struct, frozen=True, kw_only=True):
     confusion: tuple[tuple[int, ...], ...] | None = None
     per_class: tuple[ClassScores, ...] = ()
     time: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """Return the metrics, such as "F1 98.9 %, loss 0.1234". "" where none is one number."""
+        known = [
+            f"loss {value:.4g}" if name == "loss" else f"{_SHOWN.get(name, name)} {100 * value:.1f} %"
+            for name, value in self.metrics.items()
+            if value is not None
+        ]
+        return ", ".join(known)
 
 
 def named_metrics(given: Iterable[str] | str) -> tuple[str, ...]:

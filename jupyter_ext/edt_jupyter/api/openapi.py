@@ -20,6 +20,7 @@ from edt_sdk.schemas import (
     validation,
     wmla,
 )
+from edt_sdk.schemas.search import spec, views
 from edt_server.outputs import logs
 
 _STRUCTS: tuple[type[msgspec.Struct], ...] = (
@@ -30,6 +31,8 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(validation.NewValidation, validation.Validated, validation.ClassScores),
     *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.ModelTraining),
     *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
+    *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, views.SearchView, views.RungView),
+    *(views.TrialView, views.TrialReport, views.Decision),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),
 )
 

@@ -13,10 +13,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from edt_jupyter.http.base import EdtHandler
 from edt_sdk.pictures.comparison import MOST_JOBS
 from edt_sdk.pictures.curves import AXES
+from edt_sdk.pictures.history import AXES as HISTORY_AXES
 from edt_sdk.pictures.parts.look import NARROWEST, THEMES, WIDEST, Look
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 
 JOB_PICTURES = ("allocation", "loss", "efficiency", "spark")
+SEARCH_PICTURES = ("history", "rungs")
 MACHINE_PICTURES = ("timeline", "slots", "compare", "shares")
 
 
@@ -98,6 +100,20 @@ class _JobPictureHandler(PictureHandler, path="/jobs/{id}/pictures/{picture}", r
             # First the job: a user without access must not learn anything from the error.
             await self.service.mine(user, job)
             raise no_picture(picture, JOB_PICTURES)
+
+
+class _SearchPictureHandler(PictureHandler, path="/searches/{id}/pictures/{picture}", resource="edt:searches"):
+    async def get(self, search: str, picture: str) -> None:
+        """Draw a picture of a search."""
+        user, pictures = self.user, self.service.pictures
+        if picture == "history":
+            axis = self.one_of("x", HISTORY_AXES)
+            self.show(await pictures.history(user, search, self.look(), axis=axis))
+        elif picture == "rungs":
+            self.show(await pictures.rungs(user, search, self.look()))
+        else:
+            await self.service.searches.known(user, search)
+            raise no_picture(picture, SEARCH_PICTURES)
 
 
 class _CurveHandler(PictureHandler, path="/jobs/{id}/curve", resource="edt:jobs"):

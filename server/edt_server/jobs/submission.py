@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from edt_sdk.packing.preflight import check_syntax
 from edt_sdk.packing.sources import SourceFile
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.errors import PackageError, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.plan import InstanceGroup
@@ -31,6 +32,8 @@ from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
 from edt_server.system.interpreters import Interpreter
 from edt_server.system.private_files import make_private_dir
+
+CONFIG = "config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +108,12 @@ def place(
     interpreter: Interpreter,
     threads: int,
     weights: Path | None = None,
+    config: Mapping[str, Any] | None = None,
     fits: Callable[[str], bool] = bool,
 ) -> Submission:
     """Unpack `package` where the job will find it, and keep the `weights` it begins with. Blocks.
+
+    `config` takes the place of a `config.json` in the package.
 
     The job gets an id that `fits` (see `new_id`).
 
@@ -131,6 +137,12 @@ def place(
         if weights is not None:
             keep(weights, paths.job_dir / WARM_START, settings.data_dir)
         _write_settings(settings, spec, paths)
+        if config is not None:
+            replaced = paths.submitted / spec.code_dir / CONFIG
+            if replaced.is_dir() and not replaced.is_symlink():
+                raise PackageError(f"{CONFIG} is a folder.", hint="A trial finds its values in a file of that name.")
+            replaced.unlink(missing_ok=True)
+            replaced.write_text(json.dumps(config), encoding="utf-8")
     except BaseException:
         remove(paths)
         raise

@@ -68,7 +68,7 @@ class Ledger:
     def __init__(self, store: Store, plan: Plan | None = None) -> None:
         self.store = store
         self._plan = plan
-        self.names = store.names()
+        self.names = store.names()  # of jobs and searches, by id
         self.seq = 0
         self.claims: DeviceClaims | None = None  # where GPUs may be another store's
         self._kept = 0  # up to which event the snapshot goes
@@ -168,16 +168,17 @@ class Ledger:
         return row
 
     def name(self, job: str) -> str:
-        """Return the job's name, or its id when the name is not known."""
+        """Return the name of a job or search as it stands in a sentence, or the id when the name is not known."""
         return self.names.get(job, job)
 
     def allocation(self, job: str) -> Allocation:
-        """Return the slots a living job may use now. Versions grow with the event log, also across server restarts."""
+        """Return what a living job may use now. Versions grow with the event log, also across server restarts."""
         by_id = {slot.id: slot for slot in self.core.slots}
         slots = tuple(by_id[slot] for slot in self.core.holding(job))
         here = self.core.group_of(job).resource_group
         there = sum(self.core.resource_group_of(slot) == here for slot in by_id)
-        return Allocation(version=self.seq, slots=slots, asked=min(self.core.asked(job), there))
+        asked = min(self.core.asked(job), there)
+        return Allocation(version=self.seq, slots=slots, asked=asked, budget=self.core.budget(job))
 
     def _settle(self) -> None:
         """Find out whether an interrupted commit succeeded, and rebuild the core from the store."""
@@ -389,6 +390,7 @@ def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
         rigid=not Framework(spec.framework).elastic,
         # Its agents form their own group, so the demand never changes. Any number up to the maximum is used.
         demand=ANY if spec.framework == Framework.TORCHRUN else 1,
+        search=spec.search,
     )
 
 

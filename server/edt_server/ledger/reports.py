@@ -14,7 +14,7 @@ from edt_sdk.schemas import events
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control
-from edt_server.core.events import JobDemand, JobGone, SlotReleased
+from edt_server.core.events import JobDemand, JobGone, JobHeld, SlotReleased
 from edt_server.ledger.ledger import ANY, Change
 from edt_server.ledger.suspension import settle
 
@@ -76,6 +76,7 @@ _EVENTS: dict[type, str] = {
     control.DriverStarted: events.DRIVER_STARTED,
     control.TrainingStarted: events.TRAINING_STARTED,
     control.TrainingEnded: events.TRAINING_ENDED,
+    control.EpochValidated: events.VALIDATED,
     control.WorkerStarted: events.WORKER_STARTED,
     control.WorkerLost: events.WORKER_LOST,
     control.DriverLost: events.DRIVER_LOST,
@@ -102,6 +103,9 @@ def _record(change: Change, job: str, state: JobState, report: control.Report, t
             change.apply(JobDemand(job, 0), cause=seq)
             if state is JobState.RECOVERING:  # its last worker died with nothing left to train
                 change.set_state(job, JobState.RUNNING, cause=seq, time=time)
+        case control.BudgetReached(epoch=epoch, epochs=epochs) if change.core.holds_at(job, epoch):
+            seq = change.apply(JobHeld(job, epoch, epochs))
+            settle(change, job, cause=seq)
         case control.GenerationFormed() | control.RunStarted():
             if state in (JobState.LAUNCHING, JobState.RECOVERING):
                 change.set_state(job, JobState.RUNNING, cause=seq, time=time)

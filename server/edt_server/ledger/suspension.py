@@ -1,9 +1,11 @@
-"""Suspend and resume, as changes of the ledger.
+"""Suspend and resume, and hold at an epoch, as changes of the ledger.
 
 A job is SUSPENDED when its last slot is free. Until then it keeps its state. A job that was stopped or failed resumes
 under its own id, as a further attempt over the same files. The only side effect is the file that names the checkpoint
 to resume from. It must exist before a worker can look for it, hence before the commit. The file therefore also names
 the event, and it counts only if that event was committed.
+
+A job with a budget of epochs suspends itself when it has used it up (docs/decisions/046). More budget resumes it.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ import msgspec
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.job import JobPatch, JobState
+from edt_sdk.schemas.job import JobPatch, JobSpec, JobState
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import is_regular, read_regular, regular_files
-from edt_server.core.events import JobChanged, JobDemand, JobResumed, JobSuspended
+from edt_server.core.events import JobBudget, JobChanged, JobDemand, JobResumed, JobSuspended
 from edt_server.ledger.ledger import Change, arrival
 from edt_server.store import JobRow
 from edt_server.system.private_files import write_private
@@ -34,9 +36,49 @@ _RESUMES = (kinds.JOB_ARRIVED, kinds.JOB_RESUMED)
 
 def suspend(change: Change, job: str, by: str) -> JobRow:
     """Let a living job release all slots and ask for none until it is resumed. A second call changes nothing."""
-    if not change.core.suspended(job):
+    if not change.core.suspended(job) or change.core.held(job):
         seq = change.apply(JobSuspended(job), by=by)
         settle(change, job, cause=seq)
+    return change.row(job)
+
+
+def check_budget(spec: JobSpec, budget: int | None) -> None:
+    """Raise Unprocessable unless a job of this kind can hold after so many epochs. None is no bound."""
+    if budget is None:
+        return
+    if budget < 1:
+        raise Unprocessable(f"A budget is at least one epoch, not {budget}.", field="budget")
+    if spec.framework != Framework.EDT:
+        raise Unprocessable(
+            f"A job of the framework {spec.framework} cannot hold at an epoch: only its script knows where its epochs "
+            "end, and without a slot it would start again.",
+            hint=f"Use framework={Framework.EDT.value!r}, the elastic engine.",
+            field="framework",
+        )
+    if spec.registered is not None and spec.registered.validates is not None:
+        raise Unprocessable("A validation has no epochs to hold at.", field="budget")
+
+
+def set_budget(change: Change, job: str, budget: int | None) -> JobRow:
+    """Let the trainings of a living job go on to the end of epoch `budget`, None for no bound.
+
+    A job that holds goes on if that is more. The same budget again changes nothing.
+
+    Raises:
+        Unprocessable: see `check_budget`.
+        Conflict: it is less than before.
+    """
+    row, before = change.row(job), change.core.budget(job)
+    check_budget(row.spec, budget)
+    if budget == before:
+        return row
+    # Its members may have passed that epoch, or be in it: where they hold would depend on when they hear of it.
+    if before is not None and budget is not None and budget < before:
+        raise Conflict(f"Job {job} may train {before} epochs already; {budget} is less.", job=job, field="budget")
+    held = change.core.held(job)
+    seq = change.apply(JobBudget(job, budget))
+    if held and not change.core.held(job):
+        _go_on(change, job, seq)
     return change.row(job)
 
 
@@ -66,12 +108,19 @@ def resume(
         instance_group: the queue for the resumed job. None for its last one.
 
     Raises:
-        Conflict: it is over for good, or a checkpoint was named while workers still run.
+        Conflict: it is over for good, or holds, or a checkpoint was named while workers still run.
         Unprocessable: its queue was removed in the meantime, or there is no such queue.
         InvalidRequest, NotFound: this is no name of a checkpoint, or there is no such checkpoint.
     """
     row = change.row(job)
     _check(row)
+    if row.state not in _ENDED and (held := change.core.held(job)):
+        raise Conflict(
+            f"Job {job} has reached {held[0]} of {held[1]} epochs and holds: its search decides when it goes on.",
+            hint="Clone it to train it without its search: job.clone(), or `edt clone`.",
+            job=job,
+            state=row.state.value,
+        )
     group = _queue(change, row, instance_group)
     if group != row.settings.instance_group:
         patch = JobPatch(instance_group=group)
@@ -95,6 +144,10 @@ def resume(
     if row.state in _ENDED:
         spec = msgspec.structs.replace(row.spec, **msgspec.structs.asdict(row.settings))
         seq = change.apply(arrival(job, row.owner, spec), name=row.spec.name, again=True, **said)
+        # The core has forgotten an ended job, and its events have not.
+        budgets = change.ledger.store.events(job=job, kinds=[kinds.JOB_BUDGET])
+        if budgets:
+            change.apply(JobBudget(job, budgets[-1].data["budget"]), cause=seq)
         # No process of the last attempt runs. The next attempt is launched with its first slot.
         change.tx.update_job(job, supervisor=None, public_key="", ended=None)
     else:

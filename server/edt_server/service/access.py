@@ -1,20 +1,23 @@
 """Decide the ownership of jobs, and who is an admin, in this one place.
 
-A user is a name that is safe as a folder name (`owner_name`). A job belongs to the user that submitted it, and only
-that user may do anything with it. Other users see `views.public_view`: enough to understand how the slots are shared,
-nothing of the job's work and output. An admin may change the plan, and has no other rights over jobs.
+A user is a name that is safe as a folder name (`owner_name`). A job belongs to the user that submitted it, as a search
+does, and only that user may do anything with it. Other users see `views.public_view`: enough to understand how the
+slots are shared, nothing of the job's work and output. An admin may change the plan, and has no other rights over jobs.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Set
+from typing import TypeVar
 from urllib.parse import quote
 
 from edt_sdk.schemas.errors import NotAllowed
 from edt_server.store import JobRow
+from edt_server.store.search_rows import SearchRow
 
 _LONGEST = 200
+Row = TypeVar("Row", JobRow, SearchRow)
 
 
 def may(user: str, owner: str) -> bool:
@@ -22,13 +25,14 @@ def may(user: str, owner: str) -> bool:
     return user == owner
 
 
-def checked(user: str, row: JobRow) -> JobRow:
-    """Return the job. NotAllowed unless `user` may do anything with it."""
+def checked(user: str, row: Row) -> Row:
+    """Return the job or the search. NotAllowed unless `user` may do anything with it."""
     if not may(user, row.owner):
+        kind = "search" if isinstance(row, SearchRow) else "job"
         raise NotAllowed(
-            f"Job {row.id} belongs to {row.owner}, and you are {user}.",
+            f"{kind.capitalize()} {row.id} belongs to {row.owner}, and you are {user}.",
             hint="Only its owner may see or change it.",
-            job=row.id,
+            **{kind: row.id},
         )
     return row
 

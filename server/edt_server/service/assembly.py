@@ -139,6 +139,9 @@ async def open_service(
         service = Service(settings, sharing, hub, threads, writer, *parts)
         # After `writer.follow`: a report that arrives now already has its effects.
         await _adopt(settings, writer, supervision, effects.living)
+        writer.follow(lambda outcome: service.searches.ring(outcome.jobs))
+        stack.push_async_callback(service.searches.stop)
+        await service.searches.adopt()
         watching = asyncio.create_task(_watch_devices(claims, sharing, writer), name="edt devices")
         stack.push_async_callback(_finished, watching)
         stack.callback(watching.cancel)

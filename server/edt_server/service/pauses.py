@@ -8,12 +8,13 @@ that.
 
 from __future__ import annotations
 
+import functools
 import gc
 
 
+@functools.cache
 def spare_what_is_here() -> None:
     """Exempt all present objects from collection, once per process. Blocks for a full collection."""
-    if not gc.get_freeze_count():
-        # First, because frozen garbage in cycles would never be freed.
-        gc.collect()
-        gc.freeze()
+    # First, because frozen garbage in cycles would never be freed.
+    gc.collect()
+    gc.freeze()

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from edt_sdk.pictures.allocation import MOST_CELLS, draw_allocation
 from edt_sdk.pictures.comparison import Comparison, draw_comparison
 from edt_sdk.pictures.efficiency import draw_efficiency
+from edt_sdk.pictures.history import draw_history
 from edt_sdk.pictures.losses import NO_UPDATE, Losses, draw_losses
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.marks import Mark
+from edt_sdk.pictures.rungs import draw_rungs
 from edt_sdk.pictures.shares import draw_shares
 from edt_sdk.pictures.slots_map import draw_slots
 from edt_sdk.pictures.spark import draw_spark
@@ -28,7 +30,9 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.history import Drawings, picture_data, present
 from edt_server.outputs import results
 from edt_server.outputs.training_curve import CurveShelf
+from edt_server.service import search_pictures
 from edt_server.service.latest import LatestEvents
+from edt_server.service.validations import read_result
 from edt_server.service.views import validated
 from edt_server.store import JobRow
 
@@ -133,10 +137,25 @@ class Picturing:
         paths = self._service.paths(await self._service.mine(user, job))
 
         def draw() -> str:
-            spark = picture_data.spark_of(view, self._curves.read(paths).few(_SPARK_POINTS))
+            found = read_result(paths) if view.validates else None
+            result = found.words if found is not None else "" if view.validates else None
+            spark = picture_data.spark_of(view, self._curves.read(paths).few(_SPARK_POINTS), result)
             return self._drawings.drawn(draw_spark, spark, look)
 
         return await asyncio.to_thread(draw)
+
+    # --- of a search --------------------------------------------------------------------------------------------------
+
+    async def history(self, user: str, search: str, look: Look, *, axis: str) -> str:
+        """Draw the values of a search's trials by number, or by the time of their end."""
+        core, trials = await self._service.searches.known(user, search)
+        data = search_pictures.history(core, trials, axis)
+        return await asyncio.to_thread(self._drawings.drawn, draw_history, data, look)
+
+    async def rungs(self, user: str, search: str, look: Look) -> str:
+        """Draw the comparisons of a search."""
+        data = search_pictures.rung_chart(*await self._service.searches.known(user, search))
+        return await asyncio.to_thread(self._drawings.drawn, draw_rungs, data, look)
 
     # --- of the machine -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -47,10 +47,12 @@ from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.service.picture_service import Picturing
 from edt_server.service.quotas import Quotas, check_waiting
+from edt_server.service.searches import Searches
 from edt_server.service.sharing import Sharing
 from edt_server.service.validations import Validations
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreError
+from edt_server.suggestions import Suggestions
 from edt_server.system.device_claims import DeviceClaims
 from edt_server.system.interpreters import Interpreter, Interpreters, Listed
 
@@ -97,6 +99,8 @@ class Service:
         self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
         self.catalogue = Catalogue(self)
         self.validations = Validations(self)
+        private = (self.settings.data_dir, self.settings.runtime_dir)
+        self.searches = Searches(self, Suggestions(self.settings.job_environ, self.settings.isolation, private))
         self.pictures = Picturing(self, self._events)
         self.quotas = Quotas(self._writer, self.settings.data_dir)
 
@@ -328,6 +332,10 @@ class Service:
         *,
         training: Registered | None = None,
         weights: Path | None = None,
+        budget: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        search: str = "",
+        entered: Callable[[Change, str], None] | None = None,
     ) -> JobView:
         """Make a job from a package (a file, left where it is). When that is refused, nothing is left behind.
 
@@ -337,12 +345,17 @@ class Service:
             package: the archive.
             training: what it uses from the catalogue as a training of a model, or the training that it validates.
             weights: the weights it starts with, also in place of the weights of the job in `spec.warm_start`.
+            budget: epochs after which it holds, see `set_budget`.
+            config: what its script finds as `config.json` in its folder, the values of a trial.
+            search: id of the search that it is a trial of.
+            entered: callback, run with the job's id in the transaction that enters it.
         """
         spec = sized(spec.check())
+        suspension.check_budget(spec, budget)
         group = self.sharing.plan.group(spec.instance_group)
         if not self._is_admin(user):
             group.check_priority(spec.priority)
-        spec = msgspec.structs.replace(spec, instance_group=group.name)
+        spec = msgspec.structs.replace(spec, instance_group=group.name, search=search)
         # Before any file is unpacked: an impossible job should cost nothing.
         await self._writer.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)
         await self._writer.read(check_waiting, self._ledger.core, user, group)
@@ -367,13 +380,16 @@ class Service:
             return job_colour(made) == colour
 
         accepted = await asyncio.to_thread(
-            submission.place, self.settings, user, spec, package, interpreter, threads, weights, fits
+            submission.place, self.settings, user, spec, package, interpreter, threads, weights, config, fits
         )
 
         def enter(change: Change) -> None:
             # Once more in the transaction: several submissions at once must not exceed a quota.
             check_waiting(change.core, user, change.core.plan.group(spec.instance_group))
             accepted.enter(change)
+            suspension.set_budget(change, accepted.job, budget)
+            if entered is not None:
+                entered(change, accepted.job)
 
         try:
             await self.change(enter)
@@ -414,9 +430,10 @@ class Service:
 
         return await self._changed(user, job, work)
 
-    async def stop_job(self, user: str, job: str) -> JobView:
+    async def stop_job(self, user: str, job: str, why: str = "") -> JobView:
         """End a job as KILLED: at once when it has no process, else as soon as its processes have ended."""
-        why = f"Stopped by {user}."
+        until_then = why or f"{user} is stopping it."
+        why = why or f"Stopped by {user}."
 
         def work(change: Change) -> JobRow:
             row = access.checked(user, change.row(job))
@@ -428,6 +445,7 @@ class Service:
             else:
                 # An event, so that the next server ends the job too if this one dies before the supervisor hears of it.
                 change.append(recovery.STOP_REQUESTED, job, {"why": why})
+                change.tx.update_job(job, message=until_then)
             return change.row(job)
 
         row = await self.change(work)
@@ -455,6 +473,20 @@ class Service:
             if row.state.final:
                 raise ended_already(row, "suspended")
             return suspension.suspend(change, job, user)
+
+        return await self._changed(user, job, work)
+
+    async def set_budget(self, user: str, job: str, budget: int | None) -> JobView:
+        """Let a job train to the end of epoch `budget` (never less than before), and hold there. None for no bound.
+
+        A job that holds goes on if that is more. Not for users: a search sets the budgets of its trials.
+        """
+
+        def work(change: Change) -> JobRow:
+            row = access.checked(user, change.row(job))
+            if row.state.final:
+                raise ended_already(row, "changed")
+            return suspension.set_budget(change, job, budget)
 
         return await self._changed(user, job, work)
 

@@ -26,5 +26,6 @@ __all__ = [
     "StoreUnavailable",
     "Use",
     "Writer",
+    "search_rows",
     "sqlite_url",
 ]

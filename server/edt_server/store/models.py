@@ -6,6 +6,7 @@ a foreign key: the events of a deleted job stay, or the allocation timeline woul
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -13,9 +14,12 @@ from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, LargeBi
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
+from edt_sdk.schemas.search.spec import SearchSpec
+from edt_sdk.schemas.search.views import SearchState, TrialState
 from edt_sdk.schemas.wire.control import ProcessIdentity
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only where the key's type is INTEGER
 
 
@@ -64,19 +68,23 @@ class PlainText(TypeDecorator[str]):
         return value.replace("\0", "�").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-class StateName(TypeDecorator[JobState]):
-    """A job state by its name, so that a new state needs no migration."""
+class StateName(TypeDecorator[E], Generic[E]):
+    """A state by its name, so that a new state needs no migration."""
 
     impl = String(16)
     cache_ok = True
 
-    def process_bind_param(self, value: JobState | None, dialect: Dialect) -> str | None:
-        """Convert a state to its name. ValueError when it is not a state."""
-        return None if value is None else JobState(value).value
+    def __init__(self, cls: type[E]) -> None:
+        super().__init__()
+        self.cls = cls
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> JobState | None:
+    def process_bind_param(self, value: E | None, dialect: Dialect) -> str | None:
+        """Convert a state to its name. ValueError when it is not a state."""
+        return None if value is None else self.cls(value).value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> E | None:
         """Convert a name to its state."""
-        return None if value is None else JobState(value)
+        return None if value is None else self.cls(value)
 
 
 class Base(DeclarativeBase):
@@ -84,9 +92,10 @@ class Base(DeclarativeBase):
 
     type_annotation_map = {float: Float(53), str: PlainText()}
 
-    def value(self, cls: type[T]) -> T:
-        """Return the row as a value of `cls`, which has a field for each column."""
-        return cls(**{column.key: getattr(self, column.key) for column in self.__table__.columns})
+    def value(self, cls: type[T], without: str = "") -> T:
+        """Return the row as a value of `cls`, which has a field for each column but `without`."""
+        names = (column.key for column in self.__table__.columns)
+        return cls(**{name: getattr(self, name) for name in names if name != without})
 
 
 class JobModel(Base):
@@ -102,7 +111,7 @@ class JobModel(Base):
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     owner: Mapped[str]
     spec: Mapped[JobSpec] = mapped_column(SpecJSON(JobSpec))
-    state: Mapped[JobState] = mapped_column(StateName())
+    state: Mapped[JobState] = mapped_column(StateName(JobState))
     state_since: Mapped[float]
     created: Mapped[float]
     started: Mapped[float | None]
@@ -178,3 +187,90 @@ class CatalogueModel(Base):
     created: Mapped[float]
     changed: Mapped[float]
     data: Mapped[dict[str, Any]] = mapped_column(JSON())
+
+
+class SearchModel(Base):
+    """One row of `edt_searches`. `SearchRow` describes the columns."""
+
+    __tablename__ = "edt_searches"
+    __table_args__ = (
+        Index("ix_edt_searches_name", "owner", "name", unique=True),
+        Index("ix_edt_searches_created", "created"),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str]
+    owner: Mapped[str]
+    spec: Mapped[SearchSpec] = mapped_column(StructJSON(SearchSpec))
+    versions: Mapped[dict[str, str]] = mapped_column(JSON())
+    state: Mapped[SearchState] = mapped_column(StateName(SearchState))
+    message: Mapped[str]
+    created: Mapped[float]
+    ended: Mapped[float | None]
+    best: Mapped[int | None]
+    outside: Mapped[int]
+    plugin_state: Mapped[bytes | None] = mapped_column(LargeBinary)
+
+
+class TrialModel(Base):
+    """One row of `edt_trials`. `TrialRow` describes the columns."""
+
+    __tablename__ = "edt_trials"
+    __table_args__ = (Index("ix_edt_trials_job", "job"),)
+
+    search: Mapped[str] = mapped_column(String(64), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    rung: Mapped[int]
+    bracket: Mapped[int]
+    params: Mapped[dict[str, Any]] = mapped_column(JSON())
+    sampler_state: Mapped[bytes | None] = mapped_column(LargeBinary)
+    state: Mapped[TrialState] = mapped_column(StateName(TrialState))
+    value: Mapped[float | None]  # type: ignore[assignment]  # the column hides Base.value
+    epochs: Mapped[int]
+    job: Mapped[str] = mapped_column(String(64))
+    parent: Mapped[int | None]
+    created: Mapped[float]
+    ended: Mapped[float | None]
+    message: Mapped[str]
+
+
+class TrialReportModel(Base):
+    """One row of `edt_trial_reports`. `TrialReport` describes the columns, but for the search."""
+
+    __tablename__ = "edt_trial_reports"
+    __table_args__ = (Index("ix_edt_trial_reports_seq", "search", "seq"),)
+
+    search: Mapped[str] = mapped_column(String(64), primary_key=True)
+    trial: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    budget: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    metrics: Mapped[dict[str, float | None]] = mapped_column(JSON())
+    seq: Mapped[int]
+
+
+class SearchDecisionModel(Base):
+    """One row of `edt_search_decisions`. `Decision` describes the columns, but for the search."""
+
+    __tablename__ = "edt_search_decisions"
+
+    search: Mapped[str] = mapped_column(String(64), primary_key=True)
+    index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[str] = mapped_column(String(16))
+    trial: Mapped[int | None]
+    rung: Mapped[int | None]
+    inputs: Mapped[str] = mapped_column(String(16))
+    text: Mapped[str]
+    outside: Mapped[bool]
+    event: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+
+
+class AlgorithmModel(Base):
+    """One row of `edt_algorithms`. `AlgorithmRow` describes the columns."""
+
+    __tablename__ = "edt_algorithms"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    owner: Mapped[str]
+    folder: Mapped[str]
+    python: Mapped[str]
+    log_level: Mapped[str]
+    created: Mapped[float]

@@ -26,6 +26,7 @@ from edt_server.store.models import CatalogueModel, EventModel, JobModel, Snapsh
 from edt_server.store.postgres import WRITING, check_encoding
 from edt_server.store.room import StoreRoom
 from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot, Use
+from edt_server.store.searches import SearchReader
 from edt_server.store.writer import Writer
 
 _LEAST_WINDOW = 4096
@@ -48,6 +49,7 @@ class Store:
         self._turn = _Turn()
         self._check: Callable[[Writer], None] | None = None
         self._room = StoreRoom(engine) if engine.dialect.name == "sqlite" else None
+        self.searches = SearchReader(self._reading)
         self._keep_room()
 
     @classmethod
@@ -140,11 +142,12 @@ class Store:
             return [model.value(JobRow) for model in session.scalars(query)]
 
     def names(self) -> dict[str, str]:
-        """Return the name of every job by its id, without reading whole rows."""
+        """Return the name of every job by its id, and "the search" with its name, without reading whole rows."""
         with self._reading() as session:
             # The column of the specification is JSON with a type of ours around it.
             name = type_coerce(JobModel.spec, JSON)["name"].as_string()
-            return {row[0]: row[1] for row in session.execute(select(JobModel.id, name))}
+            names = {row[0]: row[1] for row in session.execute(select(JobModel.id, name))}
+        return names | self.searches.names()
 
     def entries(self, owner: str, kind: str | None = None) -> list[CatalogueRow]:
         """Return the catalogue entries of an owner, sorted by name, optionally only those of this kind."""

@@ -16,6 +16,7 @@ from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store.models import CatalogueModel, EventModel, JobModel, LeaseModel, SnapshotModel
 from edt_server.store.rows import CatalogueRow, JobRow, Lease
 from edt_server.store.schema import VERSION_TABLE
+from edt_server.store.searches import SearchWriter
 
 
 class Writer:
@@ -23,6 +24,7 @@ class Writer:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.searches = SearchWriter(session)
 
     def job(self, job_id: str) -> JobRow | None:
         """Return the job as this transaction sees it, None when there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
 from edt_server.service import open_service as running
 from tests.waiting import until_async
@@ -25,21 +26,22 @@ async def cleaned(settings):
 
 
 def spec(**changes):
-    return JobSpec(**{"name": "job", "main": "train.py", "max_workers": 2, **changes})
+    """A plain job of one slot; an elastic one imports torch, which is most of what it costs."""
+    return JobSpec(**{"name": "job", "main": "train.py", "max_workers": 1, "framework": Framework.PYTORCH, **changes})
 
 
-async def driver_pid(service, job):
-    """The driver's process, once it runs the main script."""
-    said = service.paths(await service.mine("ann", job)).streams_dir / "driver.stdout"
-    await until_async(lambda: said.exists() and said.read_bytes(), "the driver's first words")
-    pids = []
+async def main_pid(service, job):
+    """The process of the main script, once it runs: a plain job's only one, or the driver."""
+    elastic = (await service.mine("ann", job)).spec.framework == Framework.EDT
+    stream, kind = ("driver.stdout", "driver_started") if elastic else ("worker-0.stdout", "run_started")
+    said = service.paths(await service.mine("ann", job)).streams_dir / stream
+    await until_async(lambda: said.exists() and said.read_bytes(), "the main script's first words")
 
     async def told():
-        pids.extend(event.data["pid"] for event in await service.events("ann", job) if event.kind == "driver_started")
-        return pids
+        events = [event.data for event in await service.events("ann", job) if event.kind == kind]
+        return next((data["pid"] if elastic else data["pids"][0] for data in events), None)
 
-    await until_async(told, "the driver's start in the list of events")
-    return pids[0]
+    return await until_async(told, "the main script's start in the list of events")
 
 
 async def state_of(service, job):

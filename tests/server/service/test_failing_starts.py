@@ -9,7 +9,7 @@ import pytest
 
 from edt_sdk.schemas.job import JobState
 from edt_server.channel import supervision
-from tests.server.service.running import cleaned, driver_pid, running, spec, state_of
+from tests.server.service.running import cleaned, main_pid, running, spec, state_of
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
@@ -44,7 +44,7 @@ async def test_a_job_waits_until_the_machine_can_start_it_and_keeps_its_slot(set
         assert [await state_of(service, job) for job in jobs] == [JobState.LAUNCHING] * 2 + [JobState.PENDING]
         starts.clear()
         for job in jobs[:2]:
-            await driver_pid(service, job)
+            await main_pid(service, job)
             assert (await service.job("ann", job)).message == ""
         assert not service._supervision._failing
 
@@ -63,7 +63,7 @@ async def test_a_job_that_waits_for_the_machine_is_stopped_at_once(settings, pac
         await until_async(lambda: job not in service._supervision._failing, "the attempt that finds no job")
         starts.clear()
         other = (await service.submit("ann", spec(), package)).id
-        await driver_pid(service, other)
+        await main_pid(service, other)
 
 
 async def test_the_next_server_starts_a_job_that_waits_for_the_machine(settings, package, starts):
@@ -74,7 +74,7 @@ async def test_the_next_server_starts_a_job_that_waits_for_the_machine(settings,
             await until_async(lambda: job in service._supervision._failing, "the first attempt")
         starts.clear()
         async with running(settings) as service:
-            await driver_pid(service, job)
+            await main_pid(service, job)
 
 
 async def test_a_machine_that_never_recovers_ends_the_job_with_the_reason(settings, package, starts, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from edt_sdk.schemas.job import JobState
 from edt_server.ledger.recovery import MOST_IN_VAIN
 from edt_server.system.processes import is_alive, send_signal
-from tests.server.service.running import alive, cleaned, driver_pid, replaced, running, spec, state_of
+from tests.server.service.running import alive, cleaned, main_pid, replaced, running, spec, state_of
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
@@ -19,7 +19,7 @@ async def test_a_supervisor_that_dies_is_replaced_and_its_job_keeps_its_slots(se
     async with cleaned(settings), running(settings) as service:
         job = (await service.submit("ann", spec(), package)).id
         waiting = [(await service.submit("ann", spec(), package)).id for _ in range(2)][1]
-        pid = await driver_pid(service, job)
+        pid = await main_pid(service, job)
         row = await service.mine("ann", job)
         held = service._ledger.core.holding(job)
         assert send_signal(row.supervisor, signal.SIGKILL)
@@ -47,7 +47,7 @@ async def test_supervisors_that_die_in_vain_fail_their_job_and_free_its_slots(se
         assert f"supervisor ended unexpectedly, {MOST_IN_VAIN} times in a row" in message
 
         async def started():
-            return await state_of(service, waiting) is JobState.LAUNCHING
+            return await state_of(service, waiting) in (JobState.LAUNCHING, JobState.RUNNING)
 
         await until_async(started, "the waiting job's start")
 
@@ -56,7 +56,7 @@ async def test_a_supervisor_that_died_while_no_server_was_there_is_replaced_by_t
     async with cleaned(settings):
         async with running(settings) as service:
             job = (await service.submit("ann", spec(), package)).id
-            await driver_pid(service, job)
+            await main_pid(service, job)
             row = await service.mine("ann", job)
         send_signal(row.supervisor, signal.SIGKILL)
         await until_async(lambda: not is_alive(row.supervisor), "its death")

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from edt_sdk.schemas.errors import ServerUnreachable
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control
 from edt_sdk.schemas.wire.paths import JobPaths
@@ -21,10 +22,14 @@ from edt_server.supervisor.journal import read_journal
 from edt_server.system.processes import is_alive, send_signal
 from tests.packages import packed
 from tests.server.by_hand import script
-from tests.server.service.running import alive, cleaned, driver_pid, running, spec, state_of
+from tests.server.service.running import alive, cleaned, main_pid, running, spec, state_of
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
+
+
+def elastic():
+    return spec(framework=Framework.EDT, max_workers=2)
 
 
 async def test_jobs_survive_the_server_and_the_next_one_adopts_them(settings, package):
@@ -32,7 +37,7 @@ async def test_jobs_survive_the_server_and_the_next_one_adopts_them(settings, pa
         async with running(settings) as first:
             job = (await first.submit("ann", spec(), package)).id
             waiting = [(await first.submit("ann", spec(), package)).id for _ in range(2)][1]
-            pid = await driver_pid(first, job)
+            pid = await main_pid(first, job)
             before = [(event.seq, event.kind) for event in await first.events("ann", job)]
             holding = first._ledger.core.digest()
         assert alive(pid)
@@ -50,7 +55,7 @@ async def test_jobs_survive_the_server_and_the_next_one_adopts_them(settings, pa
             assert not alive(pid)
 
             async def started():
-                return await state_of(second, waiting) is JobState.LAUNCHING
+                return await state_of(second, waiting) in (JobState.LAUNCHING, JobState.RUNNING)
 
             await until_async(started, "the waiting job's start")
 
@@ -59,8 +64,8 @@ async def test_what_a_job_reported_to_nobody_is_taken_from_its_journal(settings,
     """The job ends while no server is there."""
     async with cleaned(settings):
         async with running(settings) as service:
-            job = (await service.submit("ann", spec(), package)).id
-            pid = await driver_pid(service, job)
+            job = (await service.submit("ann", elastic(), package)).id
+            pid = await main_pid(service, job)
             row = await service.mine("ann", job)
         paths = JobPaths(settings.data_dir, "ann", job)
         journal, said = paths.journal, paths.streams_dir / "driver.stdout"
@@ -96,8 +101,8 @@ async def test_the_last_progress_of_a_job_that_ended_without_a_server_is_kept(se
     package.write_bytes(packed({"train.py": textwrap.dedent(source).encode()}))
     async with cleaned(settings):
         async with running(settings) as service:
-            job = (await service.submit("ann", spec(), package)).id
-            await driver_pid(service, job)
+            job = (await service.submit("ann", elastic(), package)).id
+            await main_pid(service, job)
             row = await service.mine("ann", job)
             assert row.progress is None or row.progress.update == 0
         gate.touch()
@@ -128,7 +133,7 @@ async def test_a_supervisor_that_waits_for_the_next_server_is_not_refused(settin
     async with cleaned(settings):
         async with running(settings) as service:
             job = (await service.submit("ann", spec(), package)).id
-            await driver_pid(service, job)
+            await main_pid(service, job)
         monkeypatch.setattr(recovery, "stop_requests", late)
         async with running(settings) as service:
             await until_async(lambda: job in service._supervision._greeted, "the supervisor's hello")
@@ -144,7 +149,7 @@ async def test_a_server_that_died_before_it_started_the_job_starts_it(settings, 
                 job = (await service.submit("ann", spec(), package)).id
                 assert (await service.mine("ann", job)).attempt == 0
         async with running(settings) as service:
-            await driver_pid(service, job)
+            await main_pid(service, job)
             assert (await service.mine("ann", job)).attempt == 1
 
 
@@ -152,7 +157,7 @@ async def test_a_server_that_died_before_it_wrote_the_supervisor_down_finds_it(s
     async with cleaned(settings):
         async with running(settings) as service:
             job = (await service.submit("ann", spec(), package)).id
-            pid = await driver_pid(service, job)
+            pid = await main_pid(service, job)
             identity = (await service.mine("ann", job)).supervisor
             await service.change(lambda change: change.tx.update_job(job, supervisor=None))
         async with running(settings) as service:
@@ -171,7 +176,7 @@ async def test_a_stop_the_last_server_could_not_deliver_is_delivered(settings, p
             crash.setattr(Supervision, "end", lambda self, job, why: None)
             async with running(settings) as service:
                 job = (await service.submit("ann", spec(), package)).id
-                await driver_pid(service, job)
+                await main_pid(service, job)
                 await service.stop_job("ann", job)
         async with running(settings) as service:
 
@@ -187,7 +192,7 @@ async def test_slots_that_are_gone_at_the_next_start_are_taken_from_jobs(setting
         async with running(settings) as service:
             jobs = [(await service.submit("ann", spec(), package)).id for _ in range(2)]
             for job in jobs:
-                await driver_pid(service, job)
+                await main_pid(service, job)
         async with running(fewer) as service:
             assert len((await service.cluster("ann"))["slots"]) == 1
 

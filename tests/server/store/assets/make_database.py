@@ -13,8 +13,12 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
+from edt_sdk.schemas.search.space import choice, log
+from edt_sdk.schemas.search.spec import SearchSpec
+from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import CatalogueRow, JobRow, Store, schema
+from edt_server.store.search_rows import AlgorithmRow, SearchRow, TrialRow
 
 JOBS = [
     JobRow(
@@ -74,6 +78,35 @@ ENTRIES = [
     CatalogueRow("digits-2", "ana", "model", "Ziffern", 1_700_000_002.0, 1_700_000_002.0, {"args": ["--epochs", "8"]}),
     CatalogueRow("digits-3", "ben", "template", "digits", 1_700_000_003.0, 1_700_000_003.0, {}),
 ]
+SEARCH = SearchRow(
+    id="digits-4",
+    name="Ziffern",
+    owner="ana",
+    spec=SearchSpec(
+        job=JobSpec(name="Ziffern", main="train.py", max_workers=4, args=("--lr", "{lr}")),
+        space={"lr": log(1e-4, 1e-1), "width": choice(32, 64)},
+        metric="test_accuracy",
+        trials=9,
+        points=({"lr": 0.1, "width": 32},),
+    ).resolved(),
+    versions={"optuna": "5.0.0"},
+    state=SearchState.RUNNING,
+    message="",
+    created=1_700_000_000.75,
+    ended=None,
+    best=0,
+    plugin_state=b"\x00\xff",
+)
+TRIALS = [
+    TrialRow("digits-4", 0, 1, 0, {"lr": 0.1, "width": 32}, TrialState.HELD, 1_700_000_001.0, 0.5, 1, "job-3"),
+    TrialRow("digits-4", 1, 0, 0, {"lr": 0.01, "width": 64}, TrialState.WAITING, 1_700_000_001.0),
+]
+REPORT = TrialReport(trial=0, budget=1, metrics={"test_accuracy": 0.5, "f1": None}, seq=3)
+DECISIONS = [
+    Decision(index=1, kind="start", text="the search starts", event={"type": "SearchStarted"}),
+    Decision(index=4, kind="promote", trial=0, rung=0, inputs="0123456789abcdef", text="trial 0 goes on, ä"),
+]
+ALGORITHM = AlgorithmRow("mine", "ana", "/srv/plugins/mine", "", "INFO", 1_700_000_000.0)
 HOLDER = ProcessIdentity(host="h", boot_id="b-1", pid_namespace="4026531836", pid=4712, start_ticks=100)
 EVENTS = [
     (
@@ -95,6 +128,18 @@ EVENTS = [
 ]
 
 
+def searches(store: Store) -> dict[str, object]:
+    """Everything that the store has of searches."""
+    found = store.searches
+    return {
+        "searches": found.searches(),
+        "trials": found.trials(SEARCH.id),
+        "reports": found.reports(SEARCH.id),
+        "decisions": found.decisions(SEARCH.id),
+        "algorithms": found.algorithms(),
+    }
+
+
 def make(folder: Path) -> Path:
     """The database, made in `folder`."""
     draft = folder / "draft.db"
@@ -107,6 +152,9 @@ def make(folder: Path) -> Path:
         writer.put_snapshot(len(EVENTS), "1", b"\x00\xffcore")
         for entry in ENTRIES:
             writer.add_entry(entry)
+        writer.searches.add_search(SEARCH)
+        writer.searches.take(SEARCH.id, report=REPORT, decisions=DECISIONS, trials=TRIALS)
+        writer.searches.add_algorithm(ALGORITHM)
         writer.take_lease("server", HOLDER, now=1_700_000_000.0, expires=1_700_000_005.5, url="http://h:8888/")
     expected = {
         "jobs": {row.id: {each.name: getattr(row, each.name) for each in fields(row)} for row in store.jobs()},
@@ -114,6 +162,7 @@ def make(folder: Path) -> Path:
         "snapshot": {"seq": len(EVENTS), "version": "1", "data": store.snapshot().data},
         "lease": store.lease("server"),
         "catalogue": [*store.entries("ana"), *store.entries("ben")],
+        "searches": searches(store),
     }
     with store._engine.connect() as connection:
         made = folder / f"revision_{schema.revision(connection)}.db"

@@ -1,0 +1,86 @@
+"""The data of a search's pictures, from what its core knows of its trials. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+
+from edt_sdk.pictures.history import ValueHistory
+from edt_sdk.pictures.parts.trials import TrialDot
+from edt_sdk.pictures.rungs import RungChart, RungRow
+from edt_sdk.schemas.search.views import RungView, TrialState
+from edt_server.searching import Trial
+from edt_server.searching.core import SearchCore
+from edt_server.store.search_rows import TrialRow
+
+_FATES = {
+    TrialState.WAITING: "held",
+    TrialState.RUNNING: "running",
+    TrialState.HELD: "held",
+    TrialState.FINISHED: "finished",
+    TrialState.PRUNED: "pruned",
+    TrialState.STOPPED: "pruned",
+    TrialState.FAILED: "failed",
+}
+_MOST_VALUES = 400  # trials above which texts leave out the parameters
+
+
+def rank(trial: Trial, rungs: Mapping[int, list[RungView]]) -> int:
+    """Return after how many epochs a trial was compared last: 0 before its first comparison, 1 for the end of a job."""
+    if not trial.open:
+        return trial.budget or 1
+    return rungs[trial.bracket][trial.rung - 1].budget if trial.rung else 0
+
+
+def rungs_of(core: SearchCore) -> dict[int, list[RungView]]:
+    """Return the comparisons of each bracket, in order."""
+    return {bracket: list(views) for bracket, views in groupby(core.rungs(), lambda view: view.bracket)}
+
+
+def history(core: SearchCore, rows: Mapping[int, TrialRow], axis: str) -> ValueHistory:
+    """Return the data of the history over the numbers of trials, or over the times at which they ended."""
+    rungs, brief = rungs_of(core), len(rows) > _MOST_VALUES
+    dots = tuple(
+        TrialDot(
+            row.number if axis == "number" else row.ended or row.created,
+            row.value,
+            _FATES[row.state],
+            rank(core.trials[row.number], rungs),
+            _text(row, row.value, row.epochs, brief),
+        )
+        for row in rows.values()
+        if row.value is not None and (axis == "number" or row.ended is not None)
+    )
+    spec = core.spec
+    return ValueHistory(spec.job.name, spec.metric, spec.direction == "maximize", dots, axis)
+
+
+def rung_chart(core: SearchCore, rows: Mapping[int, TrialRow]) -> RungChart:
+    """Return the data of the comparisons. A trial stands in each that it has reached or trains for."""
+    spec, brief = core.spec, len(rows) > _MOST_VALUES
+    rungs = rungs_of(core)
+    dots: dict[int, list[list[TrialDot]]] = {bracket: [[] for _ in views] for bracket, views in rungs.items()}
+    for row in rows.values():
+        trial = core.trials[row.number]
+        for at, view in enumerate(rungs.get(trial.bracket, [])[: trial.rung + 1]):
+            gone = at < trial.rung
+            compared = spec.kind.rungs and (gone or not trial.open) and view.budget in trial.reports
+            value = trial.reports[view.budget] if compared else None if gone else row.value
+            if value is not None:
+                epochs = view.budget if compared else row.epochs
+                fate = "promoted" if gone else _FATES[row.state]
+                text = _text(row, value, epochs, brief)
+                dots[trial.bracket][at].append(TrialDot(row.number, value, fate, view.budget, text))
+    found = tuple(
+        RungRow(view.bracket, view.budget, view.trials, view.reported, view.promoted, tuple(dots[bracket][at]))
+        for bracket, views in rungs.items()
+        for at, view in enumerate(views)
+    )
+    return RungChart(spec.job.name, spec.metric, spec.direction == "maximize", found)
+
+
+def _text(row: TrialRow, value: float, epochs: int, brief: bool) -> str:
+    params = {} if brief else row.params
+    values = "".join(f", {name}={f'{each:.4g}' if isinstance(each, float) else each}" for name, each in params.items())
+    after = f" after {epochs} epoch{'s' * (epochs != 1)}" if epochs else ""
+    return f"trial {row.number}: {value:.4g}{after}{values}"

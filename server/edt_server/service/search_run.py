@@ -1,0 +1,530 @@
+"""A living search: it tells its core what its jobs report, and makes true what the core decides.
+
+An event of a search and everything that its core decides on it are one transaction. What follows (questions to the
+suggester, jobs that start, go on or end) is not remembered but looked up in the core, again and again until it is so.
+Hence a restarted server, a failed commit and a refused submission need no code of their own: the run reads the state
+of its jobs and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.errors import Conflict, EdtError, NotFound
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.job import JobSpec, JobState, JobView
+from edt_sdk.schemas.search.space import Value
+from edt_sdk.schemas.search.spec import MOST_EPOCHS, PLUG_IN, SearchSpec, filled
+from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.ledger import STORE_AWAY, Change
+from edt_server.searching import PastTrial, Trial, replay
+from edt_server.searching.core import SearchCore, Step
+from edt_server.searching.events import (
+    Answered,
+    Exhausted,
+    Reported,
+    SearchEvent,
+    SearchPaused,
+    SearchStarted,
+    TimeUp,
+    TrialEnded,
+    TrialFailed,
+)
+from edt_server.searching.instructions import AskValues, MoveSearch, MoveTrial, Promote, Run
+from edt_server.service import written_metrics
+from edt_server.store import StoreError
+from edt_server.store.search_rows import SearchRow, TrialRow
+from edt_server.suggestions import Ask, Suggestions, check_algorithm, seed_of
+
+if TYPE_CHECKING:
+    from edt_server.service.service import Service
+
+log = logging.getLogger(__name__)
+_OVER = frozenset({TrialState.FINISHED, TrialState.PRUNED, TrialState.FAILED})
+# The columns of a search that follow from an event.
+_FOLLOWING = ("state", "message", "ended", "best", "outside", "plugin_state")
+_READ = (kinds.VALIDATED, kinds.JOB_HELD)
+
+
+class SearchRun:
+    """One search from its start, or from the start of the server, until it has ended and its last job too."""
+
+    def __init__(self, service: Service, suggestions: Suggestions, row: SearchRow, package: Path) -> None:
+        self._service = service
+        self._suggestions = suggestions
+        self._package = package
+        self._lock = asyncio.Lock()
+        self._round = asyncio.Lock()
+        self._work = asyncio.Event()
+        self._asking: dict[tuple[int, ...], asyncio.Task[None]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.row = row
+        # None where the core has to be built from the store: at first, and after a commit in doubt.
+        self.core: SearchCore | None = None
+        self.trials: dict[int, TrialRow] = {}
+        self._numbers: dict[str, int] = {}  # by job
+        self._read_up_to: dict[str, int] = {}  # the number of the last event of a job that the core was told
+        self._touched: set[str] = set()
+        self._ended: set[str] = set()  # jobs that need no more of us
+        self._ending: set[str] = set()  # those of them that have not ended yet
+        self._told: list[PastTrial] = []
+        self._told_up_to = 0
+
+    # --- from outside -------------------------------------------------------------------------------------------------
+
+    def start(self, over: Callable[[], object]) -> None:
+        """Begin to work, and look at the state of every job. Nothing is left to do when `over` is called."""
+        self._set_timer()
+        self._task = asyncio.create_task(self._run(over), name=f"edt search {self.row.id}")
+        self._work.set()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.row.spec.max_time is not None and not self.row.state.final:
+            left = self.row.created + self.row.spec.max_time - self._service.now()
+            self._timer = asyncio.get_running_loop().call_later(max(left, 0), self._time_is_up)
+
+    async def stop(self) -> None:
+        """Stop working. Jobs go on."""
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [each for each in (self._task, *self._asking.values()) if each is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def end(self) -> None:
+        """Stop working after the present round: a change that is cancelled may be committed without its effects."""
+        async with self._round:
+            await self.stop()
+
+    def ring(self, jobs: Iterable[str]) -> None:
+        """Look at these jobs, of which those of other searches are ignored."""
+        if self.core is None:
+            return  # it will look at all of them
+        if mine := [job for job in jobs if job in self._numbers]:
+            self._touched.update(mine)
+            self._work.set()
+
+    async def present(self) -> SearchCore:
+        """Return the core."""
+        async with self._lock:
+            return await self._present()
+
+    async def change_spec(self, changes: Mapping[str, Any]) -> None:
+        """Change settings that no decision depends on."""
+        async with self._lock:
+            await self._present()
+            changed = replace(self.row, spec=msgspec.structs.replace(self.row.spec, **changes))
+            await self._service.change(lambda change: change.tx.searches.update_search(changed.id, spec=changed.spec))
+            self.row = changed
+        self._set_timer()
+        self._work.set()
+
+    async def take(self, event: SearchEvent, *, sampler_state: bytes = b"", plugin_state: bytes = b"") -> None:
+        """Tell the core an event, and commit what it decides.
+
+        Raises:
+            Conflict: the core refuses the event; nothing has changed.
+            StoreError: it could not be committed.
+        """
+        async with self._lock:
+            core = await self._present()
+            step = core.apply(event)
+            trials = self._changed(core, event, step, sampler_state)
+            state = self._next_row(core, step)
+            if plugin_state:
+                state = replace(state, plugin_state=plugin_state)
+
+            def write(change: Change) -> None:
+                report = None
+                if step.seq and isinstance(event, Reported):
+                    report = TrialReport(trial=event.number, budget=event.budget, metrics=event.metrics, seq=step.seq)
+                change.tx.searches.take(self.row.id, report=report, decisions=step.decisions, trials=trials)
+                fields = {name: getattr(state, name) for name in _FOLLOWING}
+                change.tx.searches.update_search(self.row.id, **fields)
+
+            try:
+                if step.seq or step.decisions or trials:
+                    await self._service.change(write)
+            except BaseException:
+                # Whether it was committed is not known here, and the core is ahead of the store if it was not.
+                self.core = None
+                raise
+            resumed = self.row.state is SearchState.STOPPED and not state.state.final
+            self.row = state
+            self.trials.update((row.number, row) for row in trials)
+            if resumed:
+                self._set_timer()
+        self._work.set()
+
+    # --- one round ----------------------------------------------------------------------------------------------------
+
+    async def _run(self, over: Callable[[], object]) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            try:
+                async with self._round:
+                    if (await self.present()).state is SearchState.CREATED:
+                        await self.take(SearchStarted())
+                    await self._read_jobs()
+                    await self._make_true()
+                # Nothing waits between this look and the last step, so no event comes in between.
+                if self.row.state.final and not (
+                    self._touched or self._asking or self._ending or self._lock.locked() or self._work.is_set()
+                ):
+                    break
+            except StoreError:
+                self._again()
+            except EdtError as wrong:
+                await self._pause(str(wrong))
+            except Exception:
+                log.exception("search %s", self.row.id)
+                await self._pause("The server made an error, which its log has.")
+        if self._timer is not None:
+            self._timer.cancel()
+        over()
+
+    def _again(self) -> None:
+        # The writer has logged it.
+        asyncio.get_running_loop().call_later(STORE_AWAY, self._work.set)
+
+    async def _pause(self, message: str) -> None:
+        try:
+            await self.take(SearchPaused(message))
+        except Conflict:
+            log.warning("search %s is %s: %s", self.row.id, self.row.state, message)
+        except StoreError:
+            self._again()
+
+    def _time_is_up(self) -> None:
+        async def end() -> None:
+            try:
+                await self.take(TimeUp())
+            except Conflict:
+                pass  # it has ended
+            except StoreError:
+                asyncio.get_running_loop().call_later(STORE_AWAY, self._time_is_up)
+            finally:
+                del self._asking[()]
+                self._work.set()
+
+        self._asking[()] = asyncio.create_task(end(), name=f"edt search {self.row.id} limit")
+
+    async def _present(self) -> SearchCore:
+        """Return the core, built from the store where there is none."""
+        if self.core is not None:
+            return self.core
+        store = self._service.store
+
+        def read() -> tuple[SearchRow, list[TrialReport], list[Decision], list[TrialRow]]:
+            row = store.searches.search(self.row.id) or self.row
+            key = self.row.id
+            return row, store.searches.reports(key), store.searches.decisions(key), store.searches.trials(key)
+
+        self.row, reports, decisions, trials = await asyncio.to_thread(read)
+        core, _ = await asyncio.to_thread(replay.rebuild, self.row.spec, replay.events(reports, decisions))
+        self.core = core
+        self.trials = {row.number: row for row in trials}
+        self._numbers = {row.job: row.number for row in trials if row.job}
+        self._touched = {row.job for row in trials if row.job and row.ended is None}
+        # Their events are read again from the first: what was read may be what was not committed.
+        self._read_up_to.clear()
+        self._told, self._told_up_to = [], 0
+        return core
+
+    # --- from the jobs to the core ------------------------------------------------------------------------------------
+
+    async def _read_jobs(self) -> None:
+        while self._touched:
+            job = self._touched.pop()
+            try:
+                await self._read_job(job, self._numbers[job])
+            except BaseException:
+                self._touched.add(job)
+                raise
+
+    async def _read_job(self, job: str, number: int) -> None:
+        service, owner = self._service, self.row.owner
+        new = await asyncio.to_thread(service.store.events, job=job, after=self._read_up_to.get(job, 0), kinds=_READ)
+        # The state after the events: it may be newer than the last of them, and never older.
+        if (view := await self._job(job)) is None or view.state.final:
+            self._ending.discard(job)
+        if view is None:
+            return
+        for event in new:
+            if event.kind == kinds.VALIDATED and event.data["training"] == 0:
+                await self.take(Reported(number, event.data["epoch"], _metrics(event.data)))
+            self._read_up_to[job] = event.seq
+        trial = await self._trial(number)
+        # A trial that was stopped early and begun again has another job.
+        if not trial.open or self.trials[number].job != job:
+            return
+        if view.state is JobState.FINISHED:
+            await self._read_written(job, trial)
+            # Its report may have been the one that its comparison waited for.
+            if (await self._trial(number)).open:
+                await self.take(TrialEnded(number))
+        elif view.state in (JobState.FAILED, JobState.ERROR):
+            # Without the folder of this one job, so that equal errors of several trials are equal.
+            folder = JobPaths(service.settings.data_dir, owner, job).submitted
+            message = view.message.replace(f"{folder}/", "")
+            await self.take(TrialFailed(number, message, outside=view.state is JobState.ERROR))
+        elif (
+            view.state is JobState.KILLED
+            and self.trials[number].state is TrialState.RUNNING
+            and not self.row.state.final
+        ):
+            await self.take(TrialFailed(number, view.message, outside=True))
+        elif new and new[-1].kind == kinds.JOB_HELD and new[-1].data["epoch"] >= trial.budget > 0:
+            # Its report would have come before, and closed the trial's segment.
+            message = f"It does not validate after {trial.budget} epochs, where trials are compared."
+            await self.take(TrialFailed(number, message))
+
+    async def _read_written(self, job: str, trial: Trial) -> None:
+        """Tell the core what the script of a finished job wrote itself. The reports of an elastic job come first."""
+        spec = self.row.spec
+        if spec.job.framework == Framework.EDT and trial.reports:
+            return
+        paths = self._service.paths(await self._service.mine(self.row.owner, job))
+        # The steps of its script come after the epochs that an elastic job has reported.
+        reported = trial.taken
+        for each in written_metrics.reports(await asyncio.to_thread(written_metrics.read, paths), trial, spec):
+            await self.take(msgspec.structs.replace(each, budget=each.budget + reported))
+
+    async def _job(self, job: str) -> JobView | None:
+        """Return the job of a trial, None for one that was deleted."""
+        try:
+            return await self._service.job(self.row.owner, job)
+        except NotFound:
+            return None
+
+    async def _trial(self, number: int) -> Trial:
+        async with self._lock:
+            return (await self._present()).trials[number]
+
+    # --- from the core to the jobs ------------------------------------------------------------------------------------
+
+    async def _make_true(self) -> None:
+        async with self._lock:
+            core = await self._present()
+            asks, runnable = core.asks(), core.runnable(self.row.spec.parallel or self._service.capacity + 1)
+        for ask in asks:
+            if ask.numbers not in self._asking:
+                self._asking[ask.numbers] = asyncio.create_task(self._ask(core, ask), name=f"edt search {self.row.id}")
+        for trial in runnable:
+            await self._go(trial)
+        for row in [each for each in self.trials.values() if each.job and each.job not in self._ended]:
+            if row.ended is not None or (self.row.state.final and row.state is TrialState.RUNNING):
+                await self._end(row)
+
+    async def _go(self, trial: Trial) -> None:
+        """Let a trial train to its budget: by a new job, or by the job that it has.
+
+        One whose job was deleted begins again, and reports the same once more.
+        """
+        service, owner, row = self._service, self.row.owner, self.trials[trial.number]
+        # With `resource` the script itself ends after so many epochs, or whatever else they are to it.
+        budget = trial.budget or (0 if self.row.spec.resource else self.row.spec.epochs) or MOST_EPOCHS
+        elastic = self.row.spec.job.framework == Framework.EDT
+        view = await self._job(row.job) if row.job else None
+        if view is None:
+            await self._submit(trial, budget if elastic else None)
+            return
+        if row.state is TrialState.STOPPED and not view.state.final:
+            return  # it is still ending: the search was stopped, and has been resumed
+        if row.state is TrialState.STOPPED:
+            if elastic and (await service.mine(owner, row.job)).shards is None:
+                await self._submit(trial, budget)  # it was stopped before it had trained anything
+                return
+            self._ended.discard(row.job)
+            try:
+                view = await service.resume(owner, row.job)
+            except Conflict as not_yet:
+                log.info("trial %d of search %s waits: %s", trial.number, self.row.id, not_yet)
+                self._again()
+                return
+        if not view.state.final and elastic:
+            await service.set_budget(owner, row.job, budget)
+        if row.state is not TrialState.RUNNING:
+            await self._note(row, state=TrialState.RUNNING)
+            if view.state.final:
+                # It has ended while it was held, when nothing followed from that.
+                self._touched.add(row.job)
+                self._work.set()
+
+    async def _submit(self, trial: Trial, budget: int | None) -> None:
+        row = self.trials[trial.number]
+
+        def entered(change: Change, job: str) -> None:
+            # In the transaction of the submission, so that no server starts a trial twice.
+            change.tx.searches.take(self.row.id, trials=[replace(row, job=job, state=TrialState.RUNNING)])
+
+        view = await self._service.submit(
+            self.row.owner,
+            job_of(self.row, trial),
+            self._package,
+            budget=budget,
+            config=dict(trial.values),
+            search=self.row.id,
+            entered=entered,
+        )
+        self.trials[trial.number] = replace(row, job=view.id, state=TrialState.RUNNING)
+        self._numbers[view.id] = trial.number
+        # What it has done since the commit rang for nobody.
+        self._touched.add(view.id)
+        self._work.set()
+
+    async def _end(self, row: TrialRow) -> None:
+        """Stop the job of a trial that shall not go on. One that has trained all its epochs ends by itself."""
+        view = await self._job(row.job)
+        if view is not None and not view.state.final:
+            self._ending.add(row.job)
+            if row.state is not TrialState.FINISHED:
+                why = row.message or f"Its search {self.row.spec.job.name} has ended."
+                await self._service.stop_job(self.row.owner, row.job, why=why)
+        if row.state is TrialState.RUNNING:
+            await self._note(row, state=TrialState.STOPPED)
+        self._ended.add(row.job)
+
+    async def _note(self, row: TrialRow, **changes: Any) -> None:
+        changed = replace(row, **changes)
+        await self._service.change(lambda change: change.tx.searches.take(self.row.id, trials=[changed]))
+        self.trials[row.number] = changed
+
+    # --- suggestions --------------------------------------------------------------------------------------------------
+
+    async def _ask(self, core: SearchCore, ask: AskValues) -> None:
+        """Ask the suggester, and tell the core what it answers."""
+        spec, plugin = self.row.spec, None
+        try:
+            if spec.kind is PLUG_IN:
+                plugin = await self._service.searches.plugins.plugin(self.row.owner, spec.algorithm)
+            elif ask.upto > self._told_up_to:
+                self._told += self._history(core, ask.upto, self._told_up_to)
+                self._told_up_to = ask.upto
+            question = Ask(
+                search=self.row.id,
+                algorithm=spec.sampler or spec.algorithm,
+                options=sampler_options(spec) if plugin is None else spec.options,
+                seed=spec.seed,
+                space=spec.space,
+                direction=spec.direction,
+                numbers=ask.numbers,
+                state=self.row.plugin_state or b"",
+            )
+            # A plug-in is told the results of its last batch.
+            told = self._told if plugin is None else self._history(core, ask.upto, max(0, ask.upto - spec.lanes))
+            said = await self._suggestions.ask(question, list(told), plugin)
+            for each in said.suggestions:
+                await self.take(
+                    Answered(each.number, each.values), sampler_state=each.sampler_state, plugin_state=said.state
+                )
+            if len(said.suggestions) < len(ask.numbers):
+                await self.take(Exhausted(ask.numbers[len(said.suggestions)]))
+        except Conflict:
+            pass  # it was paused or stopped in the meantime, and asks again when it goes on
+        except StoreError:
+            self._again()
+        except EdtError as wrong:
+            await self._pause(str(wrong))
+        finally:
+            del self._asking[ask.numbers]
+            self._work.set()
+
+    def _history(self, core: SearchCore, upto: int, since: int) -> list[PastTrial]:
+        """Return the trials from number `since` up to `upto`, each with the state of the sampler after it."""
+        return [
+            msgspec.structs.replace(past, sampler_state=self.trials[past.number].sampler_state or b"")
+            for past in core.past(upto, since)
+        ]
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _changed(self, core: SearchCore, event: SearchEvent, step: Step, sampler_state: bytes) -> list[TrialRow]:
+        """Return the rows of the trials that an event has changed."""
+        numbers = {each.number for each in step.instructions if isinstance(each, Run | Promote | MoveTrial)}
+        if (number := getattr(event, "number", None)) in core.trials:
+            numbers.add(number)
+        found = []
+        now = self._service.now()
+        for number in sorted(numbers):
+            trial = core.trials[number]
+            before = self.trials.get(number) or TrialRow(
+                self.row.id, number, trial.rung, trial.bracket, trial.values, trial.state, now
+            )
+            running = trial.open and before.state is TrialState.RUNNING
+            changed = replace(
+                before,
+                rung=trial.rung,
+                bracket=trial.bracket,
+                params=trial.values,
+                state=TrialState.RUNNING if running else trial.state,
+                value=core.value(trial),
+                epochs=trial.epochs,
+                parent=trial.parent,
+                ended=now if trial.state in _OVER else None,
+                message=trial.message,
+                sampler_state=sampler_state or before.sampler_state,
+            )
+            found.append(changed)
+        return found
+
+    def _next_row(self, core: SearchCore, step: Step) -> SearchRow:
+        moved = [each for each in step.instructions if isinstance(each, MoveSearch)]
+        best = None if core.best is None else core.best.number
+        outside = self.row.outside + sum(each.outside for each in step.decisions)
+        ended = self.row.ended
+        if moved:
+            ended = self._service.now() if core.state.final else None
+        return replace(self.row, state=core.state, message=core.message, best=best, outside=outside, ended=ended)
+
+
+def sampler_options(spec: SearchSpec) -> dict[str, Value]:
+    """Return the options of what suggests the values, without those of the algorithm that compares trials.
+
+    Raises:
+        Unprocessable: an option does not exist or has no such value, or the sampler cannot search this space.
+    """
+    options = {name: value for name, value in spec.options.items() if name not in spec.kind.options}
+    return check_algorithm(spec.sampler or spec.algorithm, options, spec.space, trials=spec.trials)
+
+
+def job_of(row: SearchRow, trial: Trial) -> JobSpec:
+    """Return the job of a trial: the search's template with the trial's values. Pure."""
+    spec, number = row.spec.job, trial.number
+    env = {
+        "EDT_SEARCH": row.id,
+        "EDT_TRIAL": str(number),
+        "SUBID": str(number),  # WMLA's scripts give it to `emetrics`
+        "EDT_PARAMS": json.dumps(trial.values),
+    }
+    seed = seed_of(row.spec.seed, number) if row.spec.job_seed == "per-trial" else spec.seed
+    return msgspec.structs.replace(
+        spec,
+        name=f"{spec.name}-{number}",
+        args=filled(spec.args, trial.values),
+        command=filled(spec.command, trial.values),
+        env={**spec.env, **env},
+        seed=seed,
+    )
+
+
+def _metrics(data: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the metrics of a validation by the names under which a search compares them."""
+    # A loss without a value is NaN, which ranks last. An accuracy without one is that of no classification.
+    accuracy = {} if data["accuracy"] is None else {"test_accuracy": data["accuracy"]}
+    return {"test_loss": data["loss"], **accuracy, **data["metrics"]}

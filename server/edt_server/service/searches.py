@@ -1,0 +1,329 @@
+"""The verbs of a service for searches. `search_run.py` is what a search does while it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from edt_sdk.schemas.errors import Conflict, EdtError, NotBuiltYet, NotFound, Unprocessable
+from edt_sdk.schemas.fields import did_you_mean
+from edt_sdk.schemas.job import JobPatch, JobSpec
+from edt_sdk.schemas.search.space import Value
+from edt_sdk.schemas.search.spec import ALGORITHMS, PLUG_IN, SearchPatch, SearchSpec
+from edt_sdk.schemas.search.views import Decision, SearchState, SearchView, TrialReport, TrialState, TrialView
+from edt_server.files import keep, new_id, unpack
+from edt_server.jobs import main_file
+from edt_server.ledger import Change
+from edt_server.searching.core import SearchCore
+from edt_server.searching.events import (
+    PointsAdded,
+    SearchEvent,
+    SearchPaused,
+    SearchResumed,
+    SearchStarted,
+    SearchStopped,
+    TrialsRaised,
+)
+from edt_server.service import access
+from edt_server.service.plugins import Plugins
+from edt_server.service.search_pictures import rank, rungs_of
+from edt_server.service.search_run import SearchRun, sampler_options
+from edt_server.settings import Settings
+from edt_server.store import StoreError
+from edt_server.store.search_rows import SearchRow, TrialRow, named
+from edt_server.suggestions import Suggestions
+from edt_server.system.private_files import make_private_dir
+
+if TYPE_CHECKING:
+    from edt_server.service.service import Service
+
+# Named already, and not built: members that go on from each other's state, and values from outside alone.
+_LATER = ("pbt", "manual")
+# What the values and the decisions of a search depend on, beside its settings.
+_PACKAGES = ("jupyter-edt", "optuna", "numpy", "torch")
+_PACKAGE = "package"
+_MOST_SEEN = 1000  # as many as one answer lists
+
+
+class Searches:
+    """The verbs of a service for searches, and the searches that live."""
+
+    def __init__(self, service: Service, suggestions: Suggestions) -> None:
+        self._service = service
+        self._suggestions = suggestions
+        self.plugins = Plugins(service, suggestions)
+        self._runs: dict[str, SearchRun] = {}  # until nothing is left to do
+        self._seen: OrderedDict[str, tuple[SearchRow, SearchView]] = OrderedDict()  # of ended searches
+
+    # --- their life ---------------------------------------------------------------------------------------------------
+
+    async def adopt(self) -> None:
+        """Go on with the searches that live."""
+        living = [state for state in SearchState if not state.final]
+        for row in await asyncio.to_thread(self._service.store.searches.searches, states=living):
+            self._begin(row)
+
+    async def stop(self) -> None:
+        """Stop working on searches. Their jobs go on."""
+        await asyncio.gather(*(run.stop() for run in [*self._runs.values()]))
+        await self._suggestions.close()
+
+    def ring(self, jobs: Iterable[str]) -> None:
+        """Look at the trials with these jobs."""
+        for run in self._runs.values():
+            run.ring(jobs)
+
+    def _begin(self, row: SearchRow) -> SearchRun:
+        run = self._runs[row.id] = self._at_rest(row)
+        run.start(lambda: self._runs.pop(row.id, None))
+        return run
+
+    def _at_rest(self, row: SearchRow) -> SearchRun:
+        return SearchRun(self._service, self._suggestions, row, self._folder(row.id) / _PACKAGE)
+
+    def _folder(self, search: str) -> Path:
+        return self._service.settings.data_dir / "searches" / search
+
+    # --- verbs --------------------------------------------------------------------------------------------------------
+
+    async def start(self, user: str, spec: SearchSpec, package: Path) -> SearchView:
+        """Start a search whose trials are made of a package (a file, left where it is)."""
+        # What a submission of the template refuses is refused before there is a search.
+        await self._service.forecast(user, spec.check().job)
+        if spec.resolved().kind is PLUG_IN:
+            try:
+                await self.plugins.find(user, spec.algorithm)
+            except NotFound as missing:
+                known = (*ALGORITHMS, *(row.name for row in await self.plugins.installed(user)))
+                hint = did_you_mean(spec.algorithm, known)
+                raise Unprocessable(missing.message, hint=hint, field="algorithm") from None
+        else:
+            _check_runs(spec.resolved())
+        row = SearchRow(
+            id=new_id(spec.job.name),
+            name=spec.job.name,
+            owner=user,
+            spec=spec.resolved(),
+            versions={name: version(name) for name in _PACKAGES},
+            state=SearchState.CREATED,
+            message="",
+            created=self._service.now(),
+            ended=None,
+        )
+        folder = self._folder(row.id)
+        await asyncio.to_thread(_keep_package, package, folder, row.spec.job, self._service.settings)
+        try:
+            await self._service.change(lambda change: _enter(change, row))
+        except StoreError:
+            raise  # it may have been committed all the same, so its package stays
+        except EdtError:
+            await asyncio.to_thread(shutil.rmtree, folder)
+            raise
+        # Where this fails, the living search tries it again.
+        await self._begin(row).take(SearchStarted())
+        return await self.search(user, row.id)
+
+    async def search(self, user: str, search: str) -> SearchView:
+        """Return a search as it is now. NotFound, NotAllowed."""
+        return await self._look(await self._mine(user, search), await self._service.standing())
+
+    async def searches(self, user: str, **chosen: object) -> list[SearchView]:
+        """Return the user's searches, newest first. For `chosen` see `SearchReader.searches`."""
+        rows = await asyncio.to_thread(lambda: self._service.store.searches.searches(owner=user, **chosen))  # type: ignore[arg-type]
+        standing = await self._service.standing() if rows else {}
+        return [await self._look(row, standing) for row in rows]
+
+    async def known(self, user: str, search: str) -> tuple[SearchCore, Mapping[int, TrialRow]]:
+        """Return what the core of a search knows, and its trials by number. NotFound, NotAllowed."""
+        row = await self._mine(user, search)
+        run = self._at_rest(row) if row.state.final and row.id not in self._runs else self._run(row)
+        return await run.present(), run.trials
+
+    async def ranked(
+        self, user: str, search: str, *, skip: int = 0, states: Sequence[TrialState] | None = None, limit: int = 500
+    ) -> list[TrialView]:
+        """Return the trials of a search, the best first: of those compared after the most epochs, the best value."""
+        core, trials = await self.known(user, search)
+        rungs, more = rungs_of(core), -1 if core.spec.direction == "maximize" else 1
+
+        def key(row: TrialRow) -> tuple[bool, int, float, int]:
+            lost = row.value is None or row.state is TrialState.FAILED
+            return lost, -rank(core.trials[row.number], rungs), more * (row.value or 0), row.number
+
+        rows = sorted((row for row in trials.values() if states is None or row.state in states), key=key)
+        return [_trial_view(row) for row in rows[skip : skip + limit]]
+
+    async def trials(
+        self, user: str, search: str, *, after: int = -1, states: Sequence[TrialState] | None = None, limit: int = 500
+    ) -> list[TrialView]:
+        """Return the trials of a search with a number above `after`, by number."""
+        await self._mine(user, search)
+        reader = self._service.store.searches
+        rows = await asyncio.to_thread(lambda: reader.trials(search, after=after, states=states, limit=limit))
+        return [_trial_view(row) for row in rows]
+
+    async def reports(self, user: str, search: str, *, since: int = 0, limit: int | None = None) -> list[TrialReport]:
+        """Return what trials reported after report number `since`, in the order of arrival."""
+        await self._mine(user, search)
+        reader = self._service.store.searches
+        return await asyncio.to_thread(lambda: reader.reports(search, since=since, limit=limit))
+
+    async def decisions(self, user: str, search: str, *, after: int = 0, limit: int | None = None) -> list[Decision]:
+        """Return the log of a search above an index, in order."""
+        await self._mine(user, search)
+        reader = self._service.store.searches
+        return await asyncio.to_thread(lambda: reader.decisions(search, after=after, limit=limit))
+
+    async def pause(self, user: str, search: str) -> SearchView:
+        """Start nothing new. What trains goes on to its next comparison."""
+        return await self._told(user, search, SearchPaused("Paused by a person."))
+
+    async def resume(self, user: str, search: str) -> SearchView:
+        """Go on with a search that is paused or stopped."""
+        return await self._told(user, search, SearchResumed())
+
+    async def stop_search(self, user: str, search: str) -> SearchView:
+        """Stop a search and the trials that train. Those that are held may go on when it is resumed."""
+        return await self._told(user, search, SearchStopped())
+
+    async def add(self, user: str, search: str, points: Sequence[Mapping[str, Value]]) -> SearchView:
+        """Try these values next."""
+        row = await self._mine(user, search)
+        fitted = tuple(row.spec.point(each) for each in points)
+        return await self._told(user, search, PointsAdded(fitted))
+
+    async def change_settings(self, user: str, search: str, patch: SearchPatch) -> SearchView:
+        """Change settings of a search by a patch that was checked already."""
+        row = await self._mine(user, search)
+        run = self._run(row)
+        changes = patch.changes()
+        of_jobs = JobPatch(**{name: changes.pop(name) for name in JobPatch.__struct_fields__ if name in changes})
+        if of_jobs.changes():
+            changes["job"] = template = msgspec.structs.replace(row.spec.job, **of_jobs.changes())
+            # What a submission would refuse is refused before anything has changed.
+            await self._service.forecast(user, template.check())
+        if (trials := changes.pop("trials", None)) is not None:
+            await run.take(TrialsRaised(trials))
+        if changes:
+            await run.change_spec(changes)
+        if "job" in changes:
+            for trial in list(run.trials.values()):
+                if trial.job and trial.ended is None:
+                    # One that has ended in the meantime keeps what it had, if it is there at all.
+                    with contextlib.suppress(Conflict, NotFound):
+                        await self._service.change_settings(user, trial.job, of_jobs)
+        return await self.search(user, search)
+
+    async def delete(self, user: str, search: str) -> None:
+        """Remove an ended search. Its jobs stay."""
+        row = await self._mine(user, search)
+        if not row.state.final:
+            raise Conflict(
+                f"Search {row.name} is {row.state.value}.", hint="Stop it first, then delete it.", search=search
+            )
+        if (run := self._runs.pop(search, None)) is not None:
+            await run.present()
+            await run.end()
+            for trial in run.trials.values():
+                if trial.state is TrialState.RUNNING:  # the search was just stopped, and its run had no time to do it
+                    with contextlib.suppress(Conflict):
+                        await self._service.stop_job(user, trial.job, why=f"Its search {row.name} is deleted.")
+        self._seen.pop(search, None)
+        await self._suggestions.forget(search)
+        await self._service.change(lambda change: change.tx.searches.delete_search(search))
+        await asyncio.to_thread(shutil.rmtree, self._folder(search), ignore_errors=True)
+
+    # --- one search ---------------------------------------------------------------------------------------------------
+
+    async def _mine(self, user: str, search: str) -> SearchRow:
+        row = await asyncio.to_thread(self._service.store.searches.search, search)
+        if row is None:
+            raise NotFound(f"There is no search {search!r}.", hint="client.searches() lists them.", search=search)
+        return access.checked(user, row)
+
+    def _run(self, row: SearchRow) -> SearchRun:
+        return self._runs.get(row.id) or self._begin(row)
+
+    async def _look(self, row: SearchRow, standing: Mapping[str, Any]) -> SearchView:
+        """Return the view of a search. Of one that has ended nothing else stays in memory."""
+        if row.id in self._runs or not row.state.final:
+            return await _view(self._run(row), standing)
+        known, view = self._seen.get(row.id, (None, None))
+        if view is None or known != row:
+            run = self._at_rest(row)
+            view = await _view(run, standing)
+            self._seen[row.id] = run.row, view
+        self._seen.move_to_end(row.id)
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
+        return view
+
+    async def _told(self, user: str, search: str, event: SearchEvent) -> SearchView:
+        await self._run(await self._mine(user, search)).take(event)
+        return await self.search(user, search)
+
+
+def _enter(change: Change, row: SearchRow) -> None:
+    change.tx.searches.add_search(row)
+    change.ledger.names[row.id] = named(row.name)
+
+
+def _check_runs(spec: SearchSpec) -> None:
+    """Raise for a search that has nothing to suggest its values or to decide. `spec` has its defaults filled in."""
+    if spec.algorithm in _LATER:
+        raise NotBuiltYet(
+            f"A search by {spec.algorithm} does not run yet.", hint="Use halving, asha or tpe.", field="algorithm"
+        )
+    if spec.algorithm not in ("grid", "list"):
+        sampler_options(spec)
+
+
+def _keep_package(package: Path, folder: Path, job: JobSpec, settings: Settings) -> None:
+    """Keep the package of a search. PackageError for one that no job could be made of, with nothing left."""
+    make_private_dir(folder.parent)
+    make_private_dir(folder)
+    tried = folder / "tried"
+    limits = {"max_files": settings.max_package_files, "max_bytes": settings.max_package_bytes}
+    try:
+        unpack(package, tried, main=main_file(job), code_dir=job.code_dir, **limits)
+        shutil.rmtree(tried)
+        keep(package, folder / _PACKAGE, settings.data_dir)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+async def _view(run: SearchRun, standing: Mapping[str, Any]) -> SearchView:
+    core = await run.present()
+    row, trials = run.row, run.trials
+    best = None if core.best is None else trials.get(core.best.number)
+    jobs = {each.job for each in trials.values() if each.ended is None and each.job}
+    queues = {group["name"]: group["slots"] for group in standing["groups"]}
+    return SearchView(
+        id=row.id,
+        owner=row.owner,
+        spec=msgspec.structs.replace(row.spec, trials=core.wanted),
+        state=row.state,
+        message=row.message,
+        created=row.created,
+        ended=row.ended,
+        counts=dict(Counter(each.state.value for each in trials.values())),
+        rungs=core.rungs(),
+        best=None if best is None else _trial_view(best),
+        outside=row.outside,
+        budgets=core.budgets,
+        slots=sum(slot["job"] in jobs for slot in standing["slots"]),
+        usable_slots=queues.get(row.spec.job.instance_group, len(standing["slots"])),
+    )
+
+
+def _trial_view(row: TrialRow) -> TrialView:
+    return TrialView(**{name: getattr(row, name) for name in TrialView.__struct_fields__})

@@ -1,0 +1,82 @@
+"""What the store keeps of searches, as immutable values: a search, a trial, an algorithm that a user installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from edt_sdk.schemas.search.spec import SearchSpec
+from edt_sdk.schemas.search.views import SearchState, TrialState
+
+
+def named(search: str) -> str:
+    """Return how a sentence that is about jobs names a search of this name."""
+    return f"the search {search}"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRow:
+    """One search. Times are seconds since the epoch (UTC).
+
+    Attributes:
+        name: unique among the searches of its owner.
+        spec: its present settings, defaults filled in.
+        versions: of the packages that its decisions depend on, by name.
+        best: number of the best trial, None before the first report.
+        outside: how many entries of its log came from outside.
+        plugin_state: what its plug-in keeps between two questions. Only the plug-in interprets it.
+    """
+
+    id: str
+    name: str
+    owner: str
+    spec: SearchSpec
+    versions: dict[str, str]
+    state: SearchState
+    message: str
+    created: float
+    ended: float | None
+    best: int | None = None
+    outside: int = 0
+    plugin_state: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One trial, as `TrialView` describes it.
+
+    Attributes:
+        sampler_state: what the sampler wants to read again with the trial. Only the suggester interprets it.
+    """
+
+    search: str
+    number: int
+    rung: int
+    bracket: int
+    params: dict[str, Any]
+    state: TrialState
+    created: float
+    value: float | None = None
+    epochs: int = 0
+    job: str = ""
+    parent: int | None = None
+    ended: float | None = None
+    message: str = ""
+    sampler_state: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmRow:
+    """An algorithm that a user installed.
+
+    Attributes:
+        folder: where its files are.
+        python: the interpreter that runs it, "" for that of the search's jobs.
+    """
+
+    name: str
+    owner: str
+    folder: str
+    python: str
+    log_level: str
+    created: float

@@ -1,0 +1,194 @@
+"""Keep searches: their trials, what these reported, and the log of decisions. Reached by `store.searches`.
+
+A report or another event of a search, and everything that its core decided on it, is one transaction (`take`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+from sqlalchemy import delete, insert, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
+from edt_server.store.models import AlgorithmModel, SearchDecisionModel, SearchModel, TrialModel, TrialReportModel
+from edt_server.store.search_rows import AlgorithmRow, SearchRow, TrialRow, named
+
+_CHANGES = frozenset(SearchRow.__slots__) - {"id", "owner", "created"}
+
+
+class SearchReader:
+    """What can be read of searches. Each call sees what is committed."""
+
+    def __init__(self, reading: Callable[[], AbstractContextManager[Session]]) -> None:
+        self._reading = reading
+
+    def search(self, search_id: str) -> SearchRow | None:
+        """Return the search with this id, None when there is none."""
+        with self._reading() as session:
+            return SearchWriter(session).search(search_id)
+
+    def names(self) -> dict[str, str]:
+        """Return how a sentence names every search, by id."""
+        with self._reading() as session:
+            rows = session.execute(select(SearchModel.id, SearchModel.name))
+            return {row[0]: named(row[1]) for row in rows}
+
+    def searches(
+        self,
+        *,
+        owner: str | None = None,
+        name: str | None = None,
+        states: Iterable[SearchState] | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int | None = None,
+    ) -> list[SearchRow]:
+        """Return at most `limit` searches, newest first. The arguments, where given, restrict them as in `jobs`."""
+        query = select(SearchModel).order_by(SearchModel.created.desc(), SearchModel.id.desc()).limit(limit)
+        if owner is not None:
+            query = query.where(SearchModel.owner == owner)
+        if name is not None:
+            query = query.where(SearchModel.name == name)
+        if states is not None:
+            query = query.where(SearchModel.state.in_(list(states)))
+        if before is not None:
+            query = query.where(tuple_(SearchModel.created, SearchModel.id) < before)
+        with self._reading() as session:
+            return [model.value(SearchRow) for model in session.scalars(query)]
+
+    def trials(
+        self,
+        search_id: str,
+        *,
+        after: int = -1,
+        states: Iterable[TrialState] | None = None,
+        limit: int | None = None,
+    ) -> list[TrialRow]:
+        """Return at most `limit` trials with a number above `after`, by number, optionally only in some states."""
+        query = select(TrialModel).where(TrialModel.search == search_id, TrialModel.number > after)
+        if states is not None:
+            query = query.where(TrialModel.state.in_(list(states)))
+        with self._reading() as session:
+            return [_trial(model) for model in session.scalars(query.order_by(TrialModel.number).limit(limit))]
+
+    def trial_of(self, job_id: str) -> TrialRow | None:
+        """Return the trial that a job belongs to, None for a job of no search."""
+        with self._reading() as session:
+            model = session.scalar(select(TrialModel).where(TrialModel.job == job_id).limit(1))
+            return None if model is None else _trial(model)
+
+    def reports(self, search_id: str, *, since: int = 0, limit: int | None = None) -> list[TrialReport]:
+        """Return reports that arrived after number `since`, in the order of their arrival."""
+        model = TrialReportModel
+        query = select(model).where(model.search == search_id, model.seq > since).order_by(model.seq).limit(limit)
+        with self._reading() as session:
+            return [row.value(TrialReport, without="search") for row in session.scalars(query)]
+
+    def decisions(self, search_id: str, *, after: int = 0, limit: int | None = None) -> list[Decision]:
+        """Return entries of the log with an index above `after`, in order."""
+        model = SearchDecisionModel
+        query = select(model).where(model.search == search_id, model.index > after).order_by(model.index).limit(limit)
+        with self._reading() as session:
+            return [row.value(Decision, without="search") for row in session.scalars(query)]
+
+    def algorithms(self) -> list[AlgorithmRow]:
+        """Return the algorithms that users installed, by name."""
+        with self._reading() as session:
+            found = [model.value(AlgorithmRow) for model in session.scalars(select(AlgorithmModel))]
+        return sorted(found, key=lambda row: row.name)
+
+
+class SearchWriter:
+    """The changes of searches in one transaction. It belongs to a `Writer`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def search(self, search_id: str) -> SearchRow | None:
+        """Return the search as this transaction sees it, None when there is none."""
+        model = self._session.get(SearchModel, search_id)
+        return None if model is None else model.value(SearchRow)
+
+    def add_search(self, row: SearchRow) -> None:
+        """Add a search. Conflict when its owner has one of that name, or the id is taken."""
+        taken = select(SearchModel.id).where(SearchModel.owner == row.owner, SearchModel.name == row.name)
+        if self._session.scalar(taken) is not None or self._session.get(SearchModel, row.id) is not None:
+            raise Conflict(f"There is a search {row.name} already.", hint="Give it another name.", field="name")
+        self._session.add(SearchModel(**{name: getattr(row, name) for name in row.__slots__}))
+        self._session.flush()
+
+    def update_search(self, search_id: str, **changes: Any) -> SearchRow:
+        """Change fields of a search and return it as it is then. TypeError for a field that cannot change."""
+        if unknown := sorted(changes.keys() - _CHANGES):
+            raise TypeError(f"update_search() cannot set {', '.join(unknown)}")
+        model = self._model(search_id)
+        for name, value in changes.items():
+            setattr(model, name, value)
+        self._session.flush()
+        return model.value(SearchRow)
+
+    def delete_search(self, search_id: str) -> None:
+        """Delete a search with its trials, reports and log. Their jobs stay."""
+        self._session.delete(self._model(search_id))
+        for model in (TrialModel, TrialReportModel, SearchDecisionModel):
+            self._session.execute(delete(model).where(model.search == search_id))
+        self._session.flush()
+
+    def take(
+        self,
+        search_id: str,
+        *,
+        report: TrialReport | None = None,
+        decisions: Sequence[Decision] = (),
+        trials: Sequence[TrialRow] = (),
+    ) -> None:
+        """Write what one event of a search led to: its report, the entries of the log, trials that are new or changed.
+
+        Of two reports of a trial after equally many epochs the first counts, and the second is dropped.
+        """
+        if report is not None:
+            key = (search_id, report.trial, report.budget)
+            if self._session.get(TrialReportModel, key) is None:
+                self._session.add(TrialReportModel(search=search_id, **msgspec.structs.asdict(report)))
+        if decisions:
+            rows = [{"search": search_id, **msgspec.structs.asdict(each)} for each in decisions]
+            self._session.execute(insert(SearchDecisionModel), rows)
+        if trials:
+            numbers = [row.number for row in trials]
+            query = select(TrialModel.number).where(TrialModel.search == search_id, TrialModel.number.in_(numbers))
+            known = set(self._session.scalars(query))
+            # One statement each: a comparison may change thousands of trials.
+            for statement, old in ((insert(TrialModel), False), (update(TrialModel), True)):
+                if found := [asdict(row) for row in trials if (row.number in known) is old]:
+                    self._session.execute(statement, found)
+        self._session.flush()
+
+    def add_algorithm(self, row: AlgorithmRow) -> None:
+        """Add an algorithm. Conflict when the name is taken."""
+        if self._session.get(AlgorithmModel, row.name) is not None:
+            raise Conflict(f"There is an algorithm {row.name} already.", hint="Delete it first.", field="name")
+        self._session.add(AlgorithmModel(**asdict(row)))
+        self._session.flush()
+
+    def delete_algorithm(self, name: str) -> None:
+        """Remove an algorithm. NotFound when there is none of that name."""
+        model = self._session.get(AlgorithmModel, name)
+        if model is None:
+            raise NotFound(f"There is no algorithm {name}.", hint="GET /search-algorithms lists them.")
+        self._session.delete(model)
+        self._session.flush()
+
+    def _model(self, search_id: str) -> SearchModel:
+        model = self._session.get(SearchModel, search_id)
+        if model is None:
+            raise NotFound(f"There is no search {search_id}.", hint="client.searches() lists them.", search=search_id)
+        return model
+
+
+def _trial(model: TrialModel) -> TrialRow:
+    return TrialRow(**{name: getattr(model, name) for name in TrialRow.__slots__})

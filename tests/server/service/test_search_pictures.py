@@ -1,0 +1,51 @@
+"""What the pictures of a search show of its trials, from the core alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from edt_sdk.pictures.history import draw_history
+from edt_sdk.pictures.rungs import draw_rungs
+from edt_server.service.search_pictures import history, rung_chart
+from edt_server.store.search_rows import TrialRow
+from tests.server.searching.playing import Play, search
+
+
+def rows_of(core):
+    """What a service keeps of the trials."""
+    return {
+        number: TrialRow(
+            search="s", number=number, rung=trial.rung, bracket=trial.bracket, params=trial.values, state=trial.state,
+            created=1.0, value=core.value(trial), epochs=trial.epochs, ended=2.0,
+        )
+        for number, trial in core.trials.items()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ["halving", "hyperband", "asha"])
+@pytest.mark.parametrize("steps", [30, 10**6])
+def test_a_trial_stands_in_each_comparison_that_it_has_reached(algorithm, steps):
+    play = Play(search(algorithm=algorithm, epochs=9, min_epochs=1), random.Random(2), fails=0.1)
+    if steps < 10**6:
+        with pytest.raises(AssertionError, match="does not end"):
+            play.run(steps)
+    else:
+        play.run()
+    core, rows = play.core, rows_of(play.core)
+    chart = rung_chart(core, rows)
+    assert [(row.bracket, row.budget) for row in chart.rows] == [(view.bracket, view.budget) for view in core.rungs()]
+    for row in chart.rows:
+        assert Counter(dot.fate for dot in row.dots)["promoted"] == row.promoted
+        assert len(row.dots) <= row.trials
+        cut = row.cut(chart.maximize)
+        if algorithm == "halving" and cut is not None:
+            assert all(dot.value >= cut for dot in row.dots if dot.fate == "pruned")
+    best = history(core, rows, "number").bests()
+    assert best
+    if core.state.final:
+        assert best[-1].at == core.best.number
+    assert draw_rungs(chart)
+    assert draw_history(history(core, rows, "time"))
