@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edt_sdk.callbacks import Callback, LoggerCallback
-    from edt_sdk.client import Client, Job
+    from edt_sdk.client import Client, Job, Search, SearchTrial
     from edt_sdk.fabric import FabricModel
     from edt_sdk.notebook.magics import load_ipython_extension, unload_ipython_extension
     from edt_sdk.schemas.errors import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from edt_sdk.schemas.job import JobState, JobView
+    from edt_sdk.schemas.search.space import choice, integer, log, uniform
 
     __version__: str
 
@@ -50,12 +51,18 @@ __all__ = [
     "NotBuiltYet",
     "NotFound",
     "PackageError",
+    "Search",
+    "SearchTrial",
     "ServerUnreachable",
     "TooLarge",
     "Unprocessable",
     "WaitTimeout",
     "__version__",
+    "choice",
+    "integer",
     "load_ipython_extension",
+    "log",
+    "uniform",
     "unload_ipython_extension",
 ]
 
@@ -67,7 +74,13 @@ _HOMES = {
     "JobState": "schemas.job",
     "JobView": "schemas.job",
     "LoggerCallback": "callbacks",
+    "Search": "client",
+    "SearchTrial": "client",
+    "choice": "schemas.search.space",
+    "integer": "schemas.search.space",
     "load_ipython_extension": "notebook.magics",
+    "log": "schemas.search.space",
+    "uniform": "schemas.search.space",
     "unload_ipython_extension": "notebook.magics",
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Callback:
-    """Hooks around the epochs of a training. One instance runs, on rank 0.
+    """Hooks around the epochs and after the updates of a training. One instance runs, on rank 0.
 
     Attributes:
         params: `{"optimizer": the optimizer, "epochs": how many, "loss": mean loss of the last update, "test_loss": of
@@ -34,6 +34,13 @@ class Callback:
 
     def on_epoch_begin(self, epoch: int) -> None:
         """Run before an epoch. `epoch` counts from 0."""
+
+    def on_update_end(self, update: int) -> None:
+        """Run after an update, such as one of a moving average of the weights. `update` counts from 0.
+
+        A subclass that defines it has its state pickled after each update, and sent to the other workers where it has
+        changed, so that it survives the loss of rank 0.
+        """
 
     def on_epoch_end(self, epoch: int) -> None:
         """Run after an epoch and its validation, before its checkpoint. `epoch` counts from 0."""

@@ -41,8 +41,8 @@ class LocalServer:
         root: folder for everything it writes (data, runtime, config); made when missing.
         slots: CPU slots it offers.
         traits: further settings, such as `{"EdtApp.threads_per_slot": 1}`, given on its command line. Without
-            `"EdtApp.warm_workers"` in them every job starts cold; `"ServerApp.base_url"` becomes part of `url`; with
-            `"ServerApp.certfile"` it speaks https, and its clients must trust that certificate
+            `"EdtApp.warm_workers"` in them the first job starts cold. `"ServerApp.base_url"` becomes part of `url`.
+            With `"ServerApp.certfile"` it speaks https, and its clients must trust that certificate
             (REQUESTS_CA_BUNDLE).
         environ: additional environment variables for the server.
         app: the Jupyter subcommand, "server", "lab" or "edt serve"; the first comes without JupyterLab and Notebook.

@@ -28,13 +28,14 @@ from edt_sdk.schemas.fields import OneLineParser
 # The files with verbs, below the heads of `edt --help`. Each has `add(subparsers, common)`.
 GROUPS = {
     "jobs": ("submitting", "jobs", "reading", "picturing"),
+    "searches": ("searching",),
     "machine": ("top", "machine"),
     "catalogue": ("catalogue",),
     "administration": ("sharing", "simulating", "completing"),
 }
 
 # Verbs that take a script's own arguments after `--`.
-TAKING_ARGS = ("submit", "clone", "model add", "model train", "model update")
+TAKING_ARGS = ("submit", "clone", "search start", "model add", "model train", "model update")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +57,7 @@ def _run(argv: Sequence[str] | None) -> int:
         parser.print_help(sys.stderr)
         return 2
     arguments = parser.parse_args(own)
-    verb = f"{arguments.verb} {arguments.action}" if arguments.verb == "model" else arguments.verb
+    verb = f"{arguments.verb} {arguments.action}" if arguments.verb in ("model", "search") else arguments.verb
     if script_args is not None and verb not in TAKING_ARGS:
         parser.error(f"arguments after -- belong to {', '.join(f'`edt {name}`' for name in TAKING_ARGS)} only")
     arguments.args = script_args or []
@@ -67,7 +68,8 @@ def _run(argv: Sequence[str] | None) -> int:
         sys.stdout.flush()
     except EdtError as refused:
         return complain(refused)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        print(f"\n{stopped}".rstrip(), file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader closed the pipe (`edt logs … | head`). Without this Python reports it again when it flushes.

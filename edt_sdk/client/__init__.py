@@ -1,4 +1,4 @@
-"""Own `Client` and `Job`: the verbs of the product in Python.
+"""Own `Client`, `Job` and `Search`: the verbs of the product in Python.
 
 Never: pictures, widgets or parsing of command lines.
 
@@ -7,5 +7,6 @@ Read first: `client.py`, then `job.py`.
 
 from edt_sdk.client.client import Client, JobList, PackagePreview
 from edt_sdk.client.job import Job, looks_like_id
+from edt_sdk.client.search import Search, SearchTrial
 
-__all__ = ["Client", "Job", "JobList", "PackagePreview", "looks_like_id"]
+__all__ = ["Client", "Job", "JobList", "PackagePreview", "Search", "SearchTrial", "looks_like_id"]

@@ -17,12 +17,14 @@ import msgspec
 from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.job import Job, is_id
 from edt_sdk.client.plan import PlanClient
+from edt_sdk.client.search import Search, SearchList, fetch_search, fetch_searches
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
+from edt_sdk.formatting.number_words import clock
 from edt_sdk.formatting.tables import left_out, note
 from edt_sdk.http.connection import Params
 from edt_sdk.packing.preflight import PYTHON, check_syntax, check_trains
@@ -34,6 +36,9 @@ from edt_sdk.schemas.fields import check_names, did_you_mean, names_checked
 from edt_sdk.schemas.forecast import Forecast, PackedFile, Preview, more_than_exist
 from edt_sdk.schemas.frameworks import SHELL, Framework
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView, convert_change, tags_of
+from edt_sdk.schemas.search.space import Parameter, Value, parse_space
+from edt_sdk.schemas.search.spec import SearchSpec
+from edt_sdk.schemas.search.views import SearchView
 from edt_sdk.torchrun.command_line.submission import start_of
 
 if TYPE_CHECKING:
@@ -113,6 +118,30 @@ class SubmitOptions(TypedDict, total=False):
     args: Sequence[str] | str
     env: Mapping[str, str] | None
     python: str | None
+
+
+class SearchOptions(SubmitOptions, total=False):
+    """The options of `Client.search`. `seed` is that of the search."""
+
+    direction: str
+    trials: int
+    epochs: int
+    min_epochs: int
+    eta: float
+    algorithm: str
+    options: Mapping[str, Value]
+    sampler: str
+    order: str
+    deterministic: bool
+    lanes: int
+    cost: str
+    parallel: int
+    job_seed: str
+    value: str
+    max_time: float | None
+    points: Sequence[Mapping[str, Value]]
+    resource: str
+    fail_fast: bool
 
 
 @names_checked
@@ -320,6 +349,58 @@ class Client(CatalogueClient, PlanClient):
             if any(map(self._connection.holds, words)):
                 raise InvalidRequest(f"{field} has the token of the server; a job must not carry it.", field=field)
 
+    # --- searches -----------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        source: Source,
+        *,
+        metric: str,
+        space: Mapping[str, Parameter] | str = "",
+        progress: bool = True,
+        **options: Unpack[SearchOptions],
+    ) -> Search:
+        """Pack `source`, send it, start a search for hyper-parameters, and return it. Each trial is a job.
+
+        A script gets the values of a trial in `config.json` in its folder, and in its arguments: in
+        `args=["--lr", "{lr}"]` the place `{lr}` is the trial's value of lr.
+
+        Args:
+            source: as for `submit`.
+            metric: the metric that is compared, such as test_accuracy.
+            space: the hyper-parameters by name, such as `{"lr": log(1e-4, 1e-1), "width": choice(32, 64)}`, or the
+                same as a text: "lr=log(1e-4,1e-1) width=32|64".
+            progress: print what is packed, unless `EDT_NONINTERACTIVE` is set.
+            **options: the other fields of `SearchSpec`, such as `trials=81, epochs=27, min_epochs=1, parallel=4`, and
+                the other arguments of `submit`, which hold for every trial. `seed` is that of the suggested values.
+
+        Raises:
+            Conflict: there is a search of that name.
+            InvalidRequest, Unprocessable: a setting cannot be used. The error names it.
+            EdtError: what `submit` would raise.
+        """
+        known = ("source", "metric", "space", "progress", *SearchOptions.__annotations__)
+        check_names("search", options, known)
+        given: Mapping[str, Any] = options
+        own = {name: value for name, value in given.items() if name in SearchSpec.__struct_fields__}
+        job: Mapping[str, Any] = {name: value for name, value in given.items() if name not in own}
+        template, collected = self._specified(source, **job)
+        parameters = parse_space(space) if isinstance(space, str) else dict(space)
+        fields = {**own, "job": template, "metric": metric, "space": parameters}
+        spec = convert_change(fields, SearchSpec, InvalidRequest).check()
+        said = dataclasses.replace(collected, notes=(*collected.notes, *spec.notes()))
+        shown = said if progress and not os.environ.get(QUIET_VARIABLE) else None
+        answer = self._post_package("searches", spec, collected.files, shown)
+        return Search(self._connection, msgspec.convert(answer, SearchView))
+
+    def searches(self, *, state: str | None = None, limit: int | None = None) -> SearchList:
+        """Return my searches, newest first, with `state` only those in it: at most `limit`, or 100."""
+        return fetch_searches(self._connection, state=state, limit=limit)
+
+    def search_named(self, search: str) -> Search:
+        """Return my search with this name, or with this id. NotFound when there is none."""
+        return fetch_search(self._connection, search)
+
     # --- jobs and machine ---------------------------------------------------------------------------------------------
 
     def jobs(
@@ -389,8 +470,10 @@ class Client(CatalogueClient, PlanClient):
             unknown.hint = did_you_mean(job, [name for each in mine for name in (each.name, each.id)]) or unknown.hint
             raise unknown
         if len(found) > 1:
+            views = [each.view for each in found[:_MOST_CANDIDATES]]
+            shown = [f"{view.id} ({view.state.word}, from {clock(view.created)})" for view in views]
             raise InvalidRequest(
-                f"{job!r} could be {len(found)} jobs: {', '.join(each.id for each in found[:_MOST_CANDIDATES])}"
+                f"{job!r} could be {len(found)} jobs: {', '.join(shown)}"
                 f"{', …' if len(found) > _MOST_CANDIDATES else ''}.",
                 hint="Give one of these ids, or more of its letters.",
                 field="job",

@@ -13,6 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -610,8 +611,12 @@ class Job:
 
     def bundle(self, trouble: str = "") -> dict[str, Any]:
         """Return the card of the last view as a MIME bundle. `trouble` is why there is no newer view."""
-        losses = [] if trouble else self.losses()
-        return card.bundle(self.view, self._taken, self._connection.url, losses=losses, trouble=trouble)
+        losses = [] if trouble or self.view.validates else self.losses()
+        result = ""
+        if self.view.validates and self.view.state is JobState.FINISHED:
+            with suppress(EdtError):  # a card is useful without it
+                result = self.validation().words
+        return card.bundle(self.view, self._taken, self._connection.url, losses=losses, trouble=trouble, result=result)
 
     def _renew(self) -> str:
         """Refresh a view that may have changed. Returns why that was not possible, or ""."""

@@ -56,9 +56,7 @@ def _slots(view: JobView) -> str:
 def short_line(view: JobView, *, ended_why: bool = True) -> str:
     """Return the job in a line that fits a terminal. The reason is left out while the job simply runs."""
     text = _line(view, view.name, f"{view.slots} of {view.usable_slots} slots")
-    explained = (
-        ended_why if view.state.final else not view.slots or view.state is JobState.RECOVERING or being_suspended(view)
-    )
+    explained = ended_why if view.state.final else not view.slots or bool(view.message) or being_suspended(view)
     why = why_words(view) if explained and not _stopped_by(view) else ""
     return text + (f" — {why}" if why else "")
 
@@ -80,7 +78,7 @@ def progress_words(view: JobView) -> str:
     if p is None:
         return ""
     step = "test step" if view.validates else "update"
-    parts = [f"{step} {p.update} of {p.total_updates}"] if p.total_updates else [f"{step} {p.update}"]
+    parts = [f"{step} {p.update:,}" + (f" of {p.total_updates:,}" if p.total_updates else "")]
     if p.epochs:
         parts.append(f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}")
     if p.not_a_number:
@@ -101,9 +99,9 @@ def being_suspended(view: JobView) -> bool:
 
 def why_words(view: JobView) -> str:
     """Return the first line of the reason: why a job waits, else the message about its end or recovery."""
-    # While a job recovers the message has the cause, which matters more than the number of its slots.
-    recovers = view.state is JobState.RECOVERING and bool(view.message) and not being_suspended(view)
-    if not view.state.final and view.reason is not None and not recovers:
+    # A living job that recovers or is being stopped has a message, which matters more than the number of its slots.
+    told = bool(view.message) and not being_suspended(view)
+    if not view.state.final and view.reason is not None and not told:
         return view.reason.text
     if view.state is not JobState.FINISHED and view.message:
         return view.message.strip().splitlines()[0]
@@ -156,7 +154,13 @@ def jobs_table(views: Sequence[JobView], *, most: int = 50) -> str:
 
 
 def bundle(
-    view: JobView, taken: float, origin: str, *, losses: Sequence[tuple[float, float]] = (), trouble: str = ""
+    view: JobView,
+    taken: float,
+    origin: str,
+    *,
+    losses: Sequence[tuple[float, float]] = (),
+    trouble: str = "",
+    result: str = "",
 ) -> dict[str, Any]:
     """Return the card as a MIME bundle, with the value of `MIME`, HTML and text.
 
@@ -166,18 +170,26 @@ def bundle(
         origin: base URL of its server.
         losses: (update, loss) points for the little curve.
         trouble: why the view could not be renewed. The card turns grey and shows it.
+        result: metrics of a validation, which has no curve.
     """
     snapshot = msgspec.json.decode(msgspec.json.encode(view))
     return {
         # The version lets a later front end read cards that old notebooks keep.
         MIME: {"version": 1, "id": view.id, "taken": taken, "view": snapshot, "origin": origin},
-        "text/html": html_card(view, taken, losses=losses, trouble=trouble),
+        "text/html": html_card(view, taken, losses=losses, trouble=trouble, result=result),
         # Stored text states its age, because it may be read on another day.
         "text/plain": f"{sentence(view)} ({age_words(view, taken, trouble).rstrip('.')}.)",
     }
 
 
-def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, float]] = (), trouble: str = "") -> str:
+def html_card(
+    view: JobView,
+    taken: float,
+    *,
+    losses: Sequence[tuple[float, float]] = (),
+    trouble: str = "",
+    result: str = "",
+) -> str:
     """Return the card as HTML. The arguments are those of `bundle`."""
     head = f"{state_html(view, grey=bool(trouble))} &nbsp; <b>{escape(view.name)}</b>"
     lines = [f"{head} &nbsp; <code>{escape(view.id)}</code>", facts_html(view)]
@@ -190,7 +202,7 @@ def html_card(view: JobView, taken: float, *, losses: Sequence[tuple[float, floa
         lines.append(f"validates <code>{escape(view.validates)}</code>")
     if view.warm_start:
         lines.append(f"warm start from <code>{escape(view.warm_start)}</code>")
-    pictures = " ".join(filter(None, [picture(view), image(curve(losses), "training loss by update")]))
+    pictures = " ".join(filter(None, [picture(view), image(curve(losses), "training loss by update"), escape(result)]))
     lines += [pictures, f'<span style="color: {GREY}">{escape(age_words(view, taken, trouble))}</span>']
     return '<div role="group" aria-label="' + escape(sentence(view), quote=True) + '">' + "<br/>".join(lines) + "</div>"
 

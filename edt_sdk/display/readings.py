@@ -71,7 +71,7 @@ class Metrics:
         lines = [f"Metrics: {len(self.train)} training points, {len(self.test)} validations."]
         if self.train:
             last = self.train[-1]
-            lines.append(f"  last update {last['update'] + 1}: {figures(last['loss'], last.get('accuracy'))}")
+            lines.append(f"  last update {last['update'] + 1:,}: {figures(last['loss'], last.get('accuracy'))}")
         tests = self.test[-_LAST_TESTS:]
         if len(self.test) > len(tests):
             lines.append(f"  … the tests of {len(self.test) - len(tests)} earlier epochs are in .test")
@@ -213,6 +213,8 @@ class Timeline:
             mark = " " if row.get("settled", True) else "~"
             cells = [f"{mark}{_since(row['time'] - start):>8}", *counts, f"{row['free']:>4}", f"{bar:<{bar_width}}"]
             lines.append("  ".join([*cells, cause]).rstrip())
+        if not all(row.get("settled", True) for row in shown):
+            lines.append("~ and small letters: slots that a job is about to release.")
         return [*textwrap.wrap(legend, width or _WIDE), *lines]
 
     def __repr__(self) -> str:

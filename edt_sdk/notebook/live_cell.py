@@ -24,7 +24,7 @@ from edt_sdk.notebook import live_figure
 from edt_sdk.notebook.curves import Curves
 from edt_sdk.schemas.errors import EdtError, NotAllowed, ServerUnreachable
 from edt_sdk.schemas.job import JobState, JobView
-from edt_sdk.waiting.waiting import away_words, sight_lost, watch
+from edt_sdk.waiting.waiting import StoppedWaiting, away_words, sight_lost, watch
 
 if TYPE_CHECKING:
     from edt_sdk.client import Job
@@ -49,13 +49,6 @@ _DRAWING_SHARE = 0.1
 _LONGEST_PAUSE = 5.0
 # How long the last points are waited for behind the end of the job.
 _LAST_POINTS = 10.0
-
-
-class StoppedWaiting(KeyboardInterrupt):
-    """Ctrl-C ended the waiting, not the job. In a cell one paragraph is shown for it, without a traceback."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 def wait(job: Job) -> Job:
@@ -103,7 +96,7 @@ def _progress(view: JobView) -> list[str]:
     p = view.progress
     if p is None or not p.total_updates:
         return []
-    words = [f"update {p.update} of {p.total_updates}", f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}"]
+    words = [f"update {p.update:,} of {p.total_updates:,}", f"epoch {min(p.epoch + 1, p.epochs)} of {p.epochs}"]
     return words if p.test_accuracy is None else [*words, f"test accuracy {100 * p.test_accuracy:.1f} %"]
 
 

@@ -13,7 +13,7 @@ def packing_table(collected: Collected, archive_bytes: int) -> str:
     """Return one line per file, largest first when there are many, then sums and notes."""
     files = [(file.name, file.size) for file in collected.listed]
     hidden = len(collected.files) - len(collected.listed)
-    helpers = f" with {hidden} small helper{'s' * (hidden > 1)} for WMLA code" if hidden else ""
+    helpers = f" with {hidden} small helper module{'s' * (hidden > 1)}" if hidden else ""
     packed = f", {human_bytes(archive_bytes)} compressed{helpers}"
     return listing("Packing", files, collected.main, packed=packed, notes=collected.notes)
 

@@ -8,4 +8,15 @@ Never: a clock, a file, a server, or an import from outside the standard library
 Read first: `losses.py`, then `parts/look.py` (theme, width, time zone).
 """
 
-__all__ = ["allocation", "comparison", "curves", "efficiency", "losses", "shares", "slots_map", "spark"]
+__all__ = [
+    "allocation",
+    "comparison",
+    "curves",
+    "efficiency",
+    "history",
+    "losses",
+    "rungs",
+    "shares",
+    "slots_map",
+    "spark",
+]

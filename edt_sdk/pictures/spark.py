@@ -25,6 +25,7 @@ class Spark:
         most: slots it may have at most. 0 for an ended job, without boxes.
         losses: the curve.
         loss: the newest loss, which the curve may not have yet. Default: the last loss of the curve.
+        result: what stands in the place of the loss, for a validation. "" while it is not known, None for the loss.
     """
 
     name: str
@@ -34,6 +35,12 @@ class Spark:
     most: int
     losses: tuple[float, ...] = ()
     loss: float | None = None
+    result: str | None = None
+
+    def figure(self) -> str:
+        """Return what is written next to the curve."""
+        newest = self.newest()
+        return self.result if self.result is not None else "no loss yet" if newest is None else f"loss {number(newest)}"
 
     def newest(self) -> float | None:
         """Return the loss that is shown as a figure, None where none is known."""
@@ -45,8 +52,8 @@ class Spark:
         newest = self.newest()
         parts = [f"{self.name} ({self.state}): {100 * share(self.done):.0f} % done"]
         parts += [f"{self.slots} of at most {self.most} slots"] if self.most else []
-        parts.append("no loss yet" if newest is None else f"loss {newest:.4g}")
-        return f"{', '.join(parts)}."
+        parts.append(self.figure() if self.result is not None or newest is None else f"loss {newest:.4g}")
+        return f"{', '.join(filter(None, parts))}."
 
 
 def draw_spark(spark: Spark, look: Look | None = None) -> str:
@@ -55,10 +62,9 @@ def draw_spark(spark: Spark, look: Look | None = None) -> str:
     ink = look.ink
     points = drawable([Loss(float(at), loss) for at, loss in enumerate(spark.losses)], _POINTS)
     known = [point.loss for point in points if point.known]
-    newest = spark.newest()
-    told_loss = "no loss yet" if newest is None else f"loss {number(newest)}"
-    right = look.width - 8 - width_of(told_loss, SMALL)
-    parts = [words(look.width - 2, 4 + _CURVE / 2 + 4, told_loss, ink.text, anchor="end")]
+    figure = shortened(spark.figure(), look.width - 12, SMALL)
+    right = look.width - 8 - width_of(figure, SMALL)
+    parts = [words(look.width - 2, 4 + _CURVE / 2 + 4, figure, ink.text, anchor="end")]
     parts.append(line(2, 4 + _CURVE, right, 4 + _CURVE, ink.line, opacity="0.6"))
     if len(known) > 1:
         room = (max(known) - min(known)) or 1.0

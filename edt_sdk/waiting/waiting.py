@@ -28,6 +28,13 @@ from edt_sdk.schemas.job import JobState, JobView
 T = TypeVar("T")
 
 
+class StoppedWaiting(KeyboardInterrupt):
+    """Ctrl-C ended the waiting, not the job. In a cell one paragraph is shown for it, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
 def watch(
     connection: Connection,
     job_id: str,
@@ -94,13 +101,10 @@ def wait_for(
             if line is not None:
                 line.show(view)
     except KeyboardInterrupt:
-        print(
-            f"\nStopped waiting. Job {job_id} goes on; wait again with job.wait(), end it with job.stop(), "
-            f"or at a shell: edt wait {job_id}, edt stop {job_id}",
-            file=sys.stderr,
-        )
-        # The interrupt must still stop the cell or script. It only does not stop the job.
-        raise KeyboardInterrupt from None
+        raise StoppedWaiting(
+            f"Stopped waiting. Job {job_id} goes on; wait again with job.wait(), end it with job.stop(), "
+            f"or at a shell: edt wait {job_id}, edt stop {job_id}"
+        ) from None
     except (ServerUnreachable, NotAllowed) as lost:
         raise sight_lost(lost, job_id) from None
     finally:
@@ -111,12 +115,14 @@ def wait_for(
 def raise_unless_finished(view: JobView, timeout: float | None) -> None:
     """Raise WaitTimeout for a job that has not ended after `timeout` seconds, and JobFailed for one that failed."""
     if not view.state.final:
-        suspended = view.state is JobState.SUSPENDED
+        hint = f"It goes on; wait again, or end it: job.stop(), or at a shell: edt stop {view.id}"
+        if view.state is JobState.SUSPENDED:
+            resume = f"job.resume() lets it go on, or at a shell: edt resume {view.id}"
+            # A trial that holds is not the user's to resume.
+            hint = view.reason.text if view.reason is not None and view.reason.numbers else resume
         raise WaitTimeout(
             f"Job {view.id} is still {view.state.shown} after {timeout or 0:g} s.",
-            hint="job.resume() lets it go on, or at a shell: edt resume " + view.id
-            if suspended
-            else "It goes on; wait again, or end it: job.stop(), or at a shell: edt stop " + view.id,
+            hint=hint,
             job=view.id,
             state=view.state.value,
         )

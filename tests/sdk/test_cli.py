@@ -285,7 +285,7 @@ def test_nothing_is_stopped_or_deleted_when_a_name_is_not_clear(edt, peer, view)
     for verb in ("stop", "delete"):
         done = edt(verb, "one", "digits")
         assert (done.returncode, done.stdout) == (2, "")
-        assert "'digits' could be 2 jobs: edt-1, edt-2." in done.stderr
+        assert "'digits' could be 2 jobs: edt-1 (running, from " in done.stderr
     assert {request.method for request in peer.requests} == {"GET"}
     peer.on("DELETE", "jobs/one-3", lambda _: (204, None))
     assert edt("delete", "one").stdout == "one-3\n"
@@ -296,7 +296,7 @@ def test_nothing_is_stopped_or_deleted_when_a_name_is_not_clear(edt, peer, view)
 def test_verbs_are_listed_in_groups(edt):
     text = edt("--help").stdout
     heads = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert heads[-4:] == ["jobs:", "machine:", "catalogue:", "administration:"]
+    assert heads[-5:] == ["jobs:", "searches:", "machine:", "catalogue:", "administration:"]
     verbs = build_parser()._subparsers._group_actions[0].choices
     assert {verb for verb in verbs if f"\n  {verb} " in text} == set(verbs)
 
@@ -570,7 +570,7 @@ def test_every_verb_of_the_design_is_there():
         "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
         "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
-        "validate", "validation", "clone", "interpreters", "top", "completion", "quota",
+        "validate", "validation", "clone", "interpreters", "top", "completion", "quota", "search",
     }  # fmt: skip
 
 

@@ -11,8 +11,8 @@ import edt_sdk
 SURFACE = [
     "Callback", "ChangedMeanwhile", "Client", "Conflict", "EdtError", "FabricModel", "InvalidRequest", "Job",
     "JobFailed", "JobState", "JobView", "LoggerCallback", "NotAllowed", "NotBuiltYet", "NotFound",
-    "PackageError", "ServerUnreachable", "TooLarge", "Unprocessable", "WaitTimeout", "__version__",
-    "load_ipython_extension", "unload_ipython_extension",
+    "PackageError", "Search", "SearchTrial", "ServerUnreachable", "TooLarge", "Unprocessable", "WaitTimeout",
+    "__version__", "choice", "integer", "load_ipython_extension", "log", "uniform", "unload_ipython_extension",
 ]  # fmt: skip
 HEAVY = "{'torch', 'numpy', 'IPython', 'ipywidgets', 'requests', 'jupyter_server', 'msgspec', 'tornado'}"
 

@@ -77,9 +77,9 @@ def test_a_job_that_fails_is_told_from_its_first_to_its_last_line(client, tmp_pa
 
 
 def test_waiting_watching_and_stopping(client):
-    job = client.submit(SLEEPS, progress=False)
+    job = client.submit(SLEEPS, framework="PyTorch", progress=False)
     lines = job.logs(follow=True)
-    assert str(next(lines)) == "up"
+    assert str(next(lines)) == "worker 0 | up"
     lines.close()
     with pytest.raises(WaitTimeout):
         job.wait(0.5, progress=False)
@@ -87,7 +87,7 @@ def test_waiting_watching_and_stopping(client):
     assert job.id in repr(job)
     with pytest.raises(Conflict):
         job.delete()
-    job.stop()
+    assert job.stop().view.message == f"{job.view.owner} is stopping it."
     with pytest.raises(JobFailed) as ended:
         job.wait(60)
     assert ended.value.ids["state"] == JobState.KILLED
@@ -126,7 +126,7 @@ def test_suspending_going_back_and_beginning_with_its_weights(client, slow_train
         120, progress=False
     )
     assert second.view.mode == "fast"
-    empty = client.submit(SLEEPS, progress=False)
+    empty = client.submit(SLEEPS, framework="PyTorch", progress=False)
     with pytest.raises(Unprocessable, match="no weights yet"):
         client.submit(slow_trainer, warm_start=empty, args=[str(go)], progress=False)
     empty.stop()

@@ -86,6 +86,7 @@ def test_arguments_may_be_one_text(accepting, client, folder):
         ({"priority": None}, "priority must be a whole number, not None."),
         ({"name": 3}, "name must be a text, not 3."),
         ({"env": {"A": 1}}, "Each value of env must be a text, not 1."),
+        ({"args": {"--epochs": 3}}, "args has no names: it is a text or a list. Such as '--epochs 3'."),
         ({"args": "--name 'x"}, "args is a text that a shell could not split: No closing quotation"),
         ({"framework": "pytorch"}, "There is no framework 'pytorch'. Did you mean 'PyTorch'?"),
         ({"main": "tran.py"}, "Did you mean 'train.py'?"),
@@ -290,10 +291,11 @@ def test_a_job_has_an_id_a_name_and_their_beginnings(named, client, given, job):
 
 @pytest.mark.parametrize(
     ("given", "candidates"),
-    [("twice", "2 jobs: twice-b, twice-a"), ("al", "2 jobs: alpha-x1, alpha-2-y1"), ("t", "2 jobs: twice-b, twice-a")],
+    [("twice", ("twice-b", "twice-a")), ("al", ("alpha-x1", "alpha-2-y1")), ("t", ("twice-b", "twice-a"))],
 )
 def test_the_newest_of_several_jobs_does_not_win(named, client, given, candidates):
-    with pytest.raises(InvalidRequest, match=f"'{given}' could be {candidates}. Give one of these ids"):
+    shown = ", ".join(rf"{each} \(\w+, from \d\d:\d\d:\d\d\)" for each in candidates)
+    with pytest.raises(InvalidRequest, match=f"'{given}' could be 2 jobs: {shown}. Give one of these ids"):
         client.job(given)
     with pytest.raises(NotFound, match="no jobs/never"):
         client.job("never")

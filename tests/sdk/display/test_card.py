@@ -68,6 +68,10 @@ def test_one_sentence_that_can_be_read_aloud(make_view, changes, text):
             "digits: recovering, 2 of 4 slots — Worker 3 was killed by SIGKILL.",
         ),
         (
+            {"reason": WAITING, "message": "ann is stopping it."},
+            "digits: running, 2 of 4 slots — ann is stopping it.",
+        ),
+        (
             {"state": JobState.PENDING, "slots": 0, "reason": WAITING},
             "digits: pending, 0 of 4 slots — Waiting for a slot: 4 of 4 are taken.",
         ),

@@ -42,6 +42,7 @@ def test_the_table():
         "   1:10.0      1      3     0  ABBB   priority of two is 10000",
         "  1:01:40      -      4     0  BBBB   one has ended",
         "  1:03:20      -      -     4  ····   two has ended",
+        "~ and small letters: slots that a job is about to release.",
     ]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from edt_sdk.notebook.live_cell import StoppedWaiting, due, state_line
+from edt_sdk.notebook.live_cell import due, state_line
 from edt_sdk.schemas.job import JobProgress, JobState, JobView, Reason
+from edt_sdk.waiting.waiting import StoppedWaiting
 
 MakeView = Callable[..., JobView]
 

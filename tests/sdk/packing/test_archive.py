@@ -92,7 +92,7 @@ def test_the_table_shows_sizes_and_the_main_script():
 def test_helpers_that_are_not_listed_are_named_beside_the_size():
     hidden = file("elog.py", b"x" * 3000, spare=True)
     table = packing_table(Collected("m", "train.py", (file("train.py", b"x" * 590), hidden)), 4200)
-    assert table.startswith("Packing 1 file, 590 B, 4.2 kB compressed with 1 small helper for WMLA code:")
+    assert table.startswith("Packing 1 file, 590 B, 4.2 kB compressed with 1 small helper module:")
 
 
 def test_many_files_show_the_largest():

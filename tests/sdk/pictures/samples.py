@@ -8,15 +8,47 @@ from edt_sdk.pictures.allocation import AllocationChart, Band, draw_allocation
 from edt_sdk.pictures.comparison import Compared, Comparison, draw_comparison
 from edt_sdk.pictures.curves import Loss
 from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed, draw_efficiency
+from edt_sdk.pictures.history import ValueHistory, draw_history
 from edt_sdk.pictures.losses import Losses, draw_losses
 from edt_sdk.pictures.parts.look import job_colour
 from edt_sdk.pictures.parts.marks import Mark
+from edt_sdk.pictures.parts.trials import FATES, TrialDot
+from edt_sdk.pictures.rungs import RungChart, RungRow, draw_rungs
 from edt_sdk.pictures.shares import GroupShare, Shares, draw_shares
 from edt_sdk.pictures.slots_map import SlotCell, SlotsMap, draw_slots
 from edt_sdk.pictures.spark import Spark, draw_spark
 
 NOON = 1_795_176_000.0  # 2026-11-20 12:00 UTC
 LONG = "resnet50-imagenet-baseline-with-label-smoothing-and-a-long-name-run-0017"
+
+
+def dot(number: int, value: float, fate: str, epochs: int) -> TrialDot:
+    return TrialDot(number, value, fate, epochs, f"trial {number}: {value:.4g} after {epochs} epochs, lr=0.01")
+
+
+def history(axis: str = "number") -> ValueHistory:
+    """27 trials, of which every third was compared again, with one that diverged."""
+    fates = [*FATES, "pruned", "pruned", "pruned"]
+    dots = [dot(at, 0.9 + 0.003 * (at * 7 % 27), fates[at % 9], 3 if at % 3 == 0 else 1) for at in range(27)]
+    dots += [dot(27, math.nan, "failed", 1), dot(28, -1e9, "pruned", 1)]
+    placed = [TrialDot(NOON + 60 * each.at, each.value, each.fate, each.rank, each.text) for each in dots]
+    return ValueHistory("digits-lr", "test_accuracy", True, tuple(dots if axis == "number" else placed), axis)
+
+
+def rungs() -> RungChart:
+    values = [0.2 + 0.03 * (at * 7 % 27) for at in range(27)]
+    order = sorted(range(27), key=values.__getitem__)
+    first = tuple(dot(at, values[at], "promoted" if order.index(at) < 9 else "pruned", 1) for at in range(27))
+    second = tuple(dot(at, values[at] - 0.1, "promoted" if order.index(at) < 3 else "pruned", 3) for at in order[:9])
+    last = (dot(order[0], 0.08, "held", 9), dot(order[1], 0.11, "running", 4))
+    rows = (RungRow(0, 1, 27, 27, 9, first), RungRow(0, 3, 9, 9, 3, second), RungRow(0, 9, 3, 1, 0, last))
+    return RungChart("digits-lr", "test_loss", False, rows)
+
+
+def brackets() -> RungChart:
+    """More comparisons than there is room for, and a metric with a long name."""
+    rows = [RungRow(at // 4, 3 ** (at % 4), 9, 0, 0, (dot(at, at / 7, "held", 1),)) for at in range(24)]
+    return RungChart(LONG, LONG, True, (RungRow(0, 0, 1, 0, 0, ()), *rows))
 
 
 def allocation(mine: str = "job-a") -> AllocationChart:
@@ -194,6 +226,12 @@ PICTURES = {
     "slots-none": lambda look: draw_slots(SlotsMap(()), look),
     "efficiency": lambda look: draw_efficiency(efficiency(), look),
     "efficiency-one": lambda look: draw_efficiency(Efficiency("digits-a", efficiency().speeds[:1]), look),
+    "history": lambda look: draw_history(history(), look),
+    "history-time": lambda look: draw_history(history("time"), look),
+    "history-none": lambda look: draw_history(ValueHistory("digits-lr", "test_loss", False, ()), look),
+    "rungs": lambda look: draw_rungs(rungs(), look),
+    "rungs-many": lambda look: draw_rungs(brackets(), look),
+    "rungs-none": lambda look: draw_rungs(RungChart("digits-lr", "test_loss", False, ()), look),
     "shares": lambda look: draw_shares(shares(), look),
     "shares-none": lambda look: draw_shares(Shares(()), look),
     "compare": lambda look: draw_comparison(comparison(), look),

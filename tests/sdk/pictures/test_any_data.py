@@ -14,10 +14,13 @@ from edt_sdk.pictures.allocation import AllocationChart, Band, draw_allocation
 from edt_sdk.pictures.comparison import Compared, Comparison, draw_comparison
 from edt_sdk.pictures.curves import Loss
 from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed, draw_efficiency
+from edt_sdk.pictures.history import AXES, ValueHistory, draw_history
 from edt_sdk.pictures.losses import Losses, draw_losses
 from edt_sdk.pictures.parts.card_pictures import curve, progress_bar
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.marks import KINDS, Mark
+from edt_sdk.pictures.parts.trials import FATES, MOST_DOTS, TrialDot
+from edt_sdk.pictures.rungs import RungChart, RungRow, draw_rungs
 from edt_sdk.pictures.shares import GroupShare, Shares, draw_shares
 from edt_sdk.pictures.slots_map import STATES, SlotCell, SlotsMap, draw_slots
 from edt_sdk.pictures.spark import Spark, draw_spark
@@ -54,6 +57,35 @@ losses = st.lists(st.builds(Loss, near, near), max_size=30).map(tuple)
 )
 def test_losses(data, look, smooth, log):
     check(draw_losses(data, look, smooth=smooth, log=log), look.width)
+
+
+trials = st.lists(
+    st.builds(TrialDot, near, near, st.sampled_from(list(FATES)), st.integers(0, 10**6), names), max_size=30
+).map(tuple)
+rows = st.builds(RungRow, counts, st.integers(0, 10**6), counts, counts, counts, trials)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.builds(ValueHistory, names, names, st.booleans(), trials, st.sampled_from(AXES)), looks)
+def test_history(data, look):
+    check(draw_history(data, look), look.width)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.builds(RungChart, names, names, st.booleans(), st.lists(rows, max_size=6).map(tuple)), looks)
+def test_rungs(data, look):
+    check(draw_rungs(data, look), look.width)
+
+
+def test_of_many_trials_the_extremes_are_drawn():
+    dots = tuple(TrialDot(at, float(at % 97), "pruned", 1, "t") for at in range(10_000))
+    dots = (*dots[:5000], TrialDot(5000.0, 120.0, "held", 1, "highest"), *dots[5001:])
+    for drawn in (
+        draw_history(ValueHistory("s", "m", True, dots)),
+        draw_rungs(RungChart("s", "m", True, (RungRow(0, 1, 10_000, 10_000, 0, dots),))),
+    ):
+        assert 100 < drawn.count('transform="translate') <= MOST_DOTS + 8
+        assert drawn.count("fill-opacity") >= 2  # the legend's and the highest
 
 
 @st.composite

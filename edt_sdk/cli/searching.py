@@ -1,0 +1,110 @@
+"""`edt search start|list|show|trials|best|decisions|update|pause|resume|stop|delete`: searches for hyper-parameters."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, show
+from edt_sdk.schemas.fields import given
+from edt_sdk.schemas.job import SUBMITTABLE, JobSpec
+from edt_sdk.schemas.search.spec import SearchPatch, SearchSpec
+from edt_sdk.torchrun.command_line.submission import asked
+
+if TYPE_CHECKING:
+    from edt_sdk.client import Search
+
+# The settings of a search that an option can express, and of its jobs. `seed` is that of the search.
+_OF_SEARCH = tuple(
+    name for name in SearchSpec.__struct_fields__ if name not in ("job", "space", "metric", "points", "options")
+)
+_OF_JOBS = (*(name for name in SUBMITTABLE if name != "seed"), "python")
+
+
+def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verbs of this group."""
+    actions = add_actions(verbs, "search", "Search for hyper-parameters: start, list, show, change and end searches.")
+    says = "Start a search. Prints its id, alone, on stdout. In the script's arguments {lr} is the trial's value of lr."
+    start = add_verb(actions, common, "start", _run_start, says)
+    start.usage = "edt search start SOURCE --metric NAME --space TEXT [options] [-- ARG …]"
+    start.add_argument("source", metavar="SOURCE", nargs="?", help="a folder, a .py file or an .ipynb file")
+    start.add_argument("--main", metavar="FILE", help="main script, relative to the folder")
+    start.add_argument("--tag", metavar="TAG", help="of a notebook only the cells with this tag (default: all)")
+    start.add_argument("--metric", metavar="NAME", required=True, help="the metric that is compared")
+    start.add_argument(
+        "--space", metavar="TEXT", default="", help='such as "lr=log(1e-4,1e-1) width=32|64|128 depth=integer(1,6)"'
+    )
+    add_options(start, SearchSpec, *_OF_SEARCH)
+    add_options(start, JobSpec, *_OF_JOBS)
+    start.add_argument("--wait", action="store_true", help="wait for its end; exit code 1 if it fails")
+    listing = add_verb(actions, common, "list", _run_list, "List my searches, newest first.", output="table")
+    listing.add_argument("--state", help="only searches in this state, such as running")
+    listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 100)")
+    _about(actions, common, "show", _run_show, "Show how far a search is.", output="text")
+    _about(actions, common, "trials", _run_trials, "List the trials of a search.", output="table")
+    _about(actions, common, "best", _run_best, "Show the best trial of a search.", output="text")
+    _about(actions, common, "decisions", _run_decisions, "Show what a search decided, and why.", output="text")
+    update = _about(actions, common, "update", _run_update, "Change the settings of a search.")
+    add_options(update, SearchPatch, *SearchPatch.__struct_fields__, unset=True)
+    _about(actions, common, "pause", _run(lambda found: found.pause()), "Let a search start nothing new.")
+    _about(actions, common, "resume", _run(lambda found: found.resume()), "Let a paused or stopped search go on.")
+    _about(actions, common, "stop", _run(lambda found: found.stop()), "Stop a search and what it trains.")
+    _about(actions, common, "delete", _run_delete, "Remove an ended search; its jobs stay.")
+
+
+def _about(
+    actions: Verbs, common: argparse.ArgumentParser, name: str, run: Run, says: str, output: str | None = None
+) -> argparse.ArgumentParser:
+    return add_verb(actions, common, name, run, says, job="the search, by its name or id", output=output)
+
+
+def _search(arguments: argparse.Namespace) -> Search:
+    return client(arguments).search_named(arguments.id)
+
+
+def _run_start(arguments: argparse.Namespace) -> None:
+    settings = {"tag": arguments.tag, **given(arguments, (*_OF_SEARCH, *_OF_JOBS)), **asked(arguments)}
+    started = client(arguments).search(metric=arguments.metric, space=arguments.space, **settings)
+    print(started.id, flush=True)
+    if arguments.wait:
+        started.wait()  # JobFailed has its own exit code
+
+
+def _run_list(arguments: argparse.Namespace) -> None:
+    found = client(arguments).searches(state=arguments.state, limit=arguments.limit)
+    show(arguments, {"searches": [each.view for each in found]}, found)
+
+
+def _run_show(arguments: argparse.Namespace) -> None:
+    found = _search(arguments)
+    show(arguments, found.view, found)
+
+
+def _run_trials(arguments: argparse.Namespace) -> None:
+    found = _search(arguments).trials
+    show(arguments, {"trials": [each.view for each in found]}, found)
+
+
+def _run_best(arguments: argparse.Namespace) -> None:
+    best = _search(arguments).best
+    show(arguments, best and best.view, best or "No trial has a value yet.")
+
+
+def _run_decisions(arguments: argparse.Namespace) -> None:
+    found = _search(arguments).decisions()
+    show(arguments, {"decisions": found}, found)
+
+
+def _run_update(arguments: argparse.Namespace) -> None:
+    print(_search(arguments).update(**given(arguments, SearchPatch.__struct_fields__)))
+
+
+def _run(change: Callable[[Search], Search]) -> Run:
+    return lambda arguments: print(change(_search(arguments)))
+
+
+def _run_delete(arguments: argparse.Namespace) -> None:
+    found = _search(arguments)
+    found.delete()
+    print(found.id)

@@ -1,0 +1,362 @@
+"""`Search` and its trials: one search for hyper-parameters, as seen from a notebook, a script or the command line.
+
+It holds a connection and the last view of the search. The search itself lives in the server, so dropping the object,
+interrupting a wait or ending the kernel does not end it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from edt_sdk.client.job import Job, is_id
+from edt_sdk.display.picture import Picture, fetch_picture
+from edt_sdk.display.search_view import (
+    SEARCH_HEAD,
+    DecisionLog,
+    after_text,
+    bundle,
+    search_cells,
+    search_sentence,
+    trials_html,
+    trials_table,
+    value_text,
+    values_text,
+)
+from edt_sdk.formatting.tables import html_table, text_table
+from edt_sdk.http.connection import Connection, Params
+from edt_sdk.http.following import PATIENCE, Pause, over
+from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, ServerUnreachable, WaitTimeout
+from edt_sdk.schemas.fields import names_checked
+from edt_sdk.schemas.job import JobState, convert_change, tags_of
+from edt_sdk.schemas.search.space import Value
+from edt_sdk.schemas.search.spec import SearchPatch
+from edt_sdk.schemas.search.views import Decision, SearchState, SearchView, TrialReport, TrialState, TrialView
+from edt_sdk.waiting.waiting import StoppedWaiting
+
+if TYPE_CHECKING:
+    import torch
+
+_PAGE = 1000  # rows of one answer
+_BEST = 10  # rows of a card
+_LONGEST_PAUSE = 2.0  # seconds between two looks at a search that is waited for
+Row = TypeVar("Row", TrialView, TrialReport, Decision)
+
+
+class SearchTrial:
+    """One set of values that a search tries.
+
+    Attributes:
+        view: the trial as last seen.
+    """
+
+    def __init__(self, connection: Connection, view: TrialView) -> None:
+        self._connection = connection
+        self.view = view
+
+    @property
+    def number(self) -> int:
+        """Return its number in the search, from 0."""
+        return self.view.number
+
+    @property
+    def value(self) -> float | None:
+        """Return the metric that is compared, None before the first report and where it is NaN or infinite."""
+        return self.view.value
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Return its values by name."""
+        return self.view.params
+
+    @property
+    def state(self) -> TrialState:
+        """Return its state as last seen."""
+        return self.view.state
+
+    @property
+    def job(self) -> Job | None:
+        """Return its job, None before it has one."""
+        return Job(self._connection, self.view.job) if self.view.job else None
+
+    def load_into(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Load the weights that it was trained to into `model`, in place, and return the model. See `Job.load_into`.
+
+        Raises:
+            NotFound: it has not trained all its epochs, so there is no final model.
+        """
+        job = self.job
+        if job is None:
+            raise InvalidRequest(f"Trial {self.number} has no job yet, and so no weights.", field="trial")
+        if self.state is TrialState.FINISHED and job.view.state is not JobState.FINISHED:
+            # The last report comes before the final weights are written.
+            job.wait(progress=False)
+        return job.load_into(model)
+
+    def __repr__(self) -> str:
+        value = value_text(self.view) + after_text(self.view)
+        return f"Trial {self.number} is {self.state.value}: {value}, {values_text(self.params)}"
+
+
+class TrialList(list[SearchTrial]):
+    """Trials as they were when they were listed, by number. A table at the end of a cell."""
+
+    def dataframe(self) -> Any:
+        """Return them as a pandas.DataFrame, a column for each parameter. It needs pandas."""
+        import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        rows = [
+            {"trial": each.number, "state": each.state.value, "value": each.value, "epochs": each.view.epochs}
+            | {"job": each.view.job}
+            | each.params
+            for each in self
+        ]
+        return pandas.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return trials_table([each.view for each in self])
+
+    def _repr_html_(self) -> str:
+        return trials_html([each.view for each in self])
+
+
+@names_checked
+class Search:
+    """One search. Made by `Client.search()`, `Client.search_named()` and `Client.searches()`."""
+
+    def __init__(self, connection: Connection, view: SearchView) -> None:
+        self._connection = connection
+        self._view = view
+        self._taken = time.time()
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> SearchView:
+        """Return the search as last seen."""
+        return self._view
+
+    @property
+    def id(self) -> str:
+        """Return the id of the search, unique on the server."""
+        return self._view.id
+
+    @property
+    def name(self) -> str:
+        """Return the name of the search, unique among mine."""
+        return self._view.spec.job.name
+
+    @property
+    def state(self) -> SearchState:
+        """Fetch the search and return its state."""
+        return self.refresh().view.state
+
+    @property
+    def best(self) -> SearchTrial | None:
+        """Fetch the search and return its best trial, None before the first value."""
+        best = self.refresh().view.best
+        return None if best is None else SearchTrial(self._connection, best)
+
+    @property
+    def trials(self) -> TrialList:
+        """Fetch the trials. A table at the end of a cell, and a list otherwise."""
+        views = self._pages("trials", "after", TrialView, lambda each: each.number)
+        return TrialList(SearchTrial(self._connection, view) for view in views)
+
+    def refresh(self) -> Search:
+        """Ask the server for the present view and return self."""
+        return self._answer("GET", "")
+
+    def decisions(self) -> DecisionLog:
+        """Return the log: each decision with its reason, and what came from outside."""
+        return DecisionLog(self._pages("decisions", "after", Decision, lambda each: each.index))
+
+    def reports(self) -> list[TrialReport]:
+        """Return what the trials reported, in the order of arrival."""
+        return list(self._pages("reports", "since", TrialReport, lambda each: each.seq))
+
+    def picture(
+        self, name: str = "history", *, x: str = "number", theme: str = "auto", width: int | None = None
+    ) -> Picture:
+        """Return a picture drawn by the server. It shows itself in a cell, and `save` writes it to a file.
+
+        Args:
+            name: "history" (the value of each trial, and the best so far) or "rungs" (the trials in each comparison).
+            x: the axis of the history: "number" of the trial, or "time" of its end.
+            theme: as for `Job.picture`.
+            width: pixels, 720 by default.
+
+        Raises:
+            NotFound: no such picture. The hint lists the pictures.
+        """
+        params: Params = {"x": x, "theme": theme, "width": width}
+        return fetch_picture(self._connection, f"searches/{self.id}/pictures/{name}", params)
+
+    def _pages(self, what: str, cursor: str, kind: type[Row], place: Callable[[Row], int]) -> Iterator[Row]:
+        after: int | None = None
+        while True:
+            params: Params = {cursor: after, "limit": _PAGE}
+            found = self._connection.json("GET", f"searches/{self.id}/{what}", params=params)[what]
+            rows = msgspec.convert(found, list[kind])  # type: ignore[valid-type]
+            yield from rows
+            if len(rows) < _PAGE:
+                return
+            after = place(rows[-1])
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> Search:
+        """Wait for the end of the search, and return self when it is FINISHED.
+
+        A lost connection is retried for up to two minutes. Ctrl-C ends the waiting, never the search.
+
+        Args:
+            timeout: seconds, None for no limit.
+
+        Raises:
+            JobFailed: it failed, was stopped, or is paused: its message says why.
+            WaitTimeout: `timeout` seconds are over. The search goes on.
+            ServerUnreachable: the connection could not be restored.
+        """
+        deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
+        retry, pause = Pause(PATIENCE), 0.1
+        try:
+            while self._waited(retry, deadline):
+                left = pause if deadline is None else min(pause, deadline - time.monotonic())
+                time.sleep(max(0.0, left))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        except KeyboardInterrupt:
+            raise StoppedWaiting(f"Stopped waiting. Search {self.name} goes on; end it with search.stop().") from None
+        view = self._view
+        if view.state is SearchState.FINISHED:
+            return self
+        ids = {"search": view.id, "state": view.state.value}
+        if view.state.final or view.state is SearchState.PAUSED:
+            hint = "" if view.state is SearchState.FAILED else "search.resume() lets it go on."
+            said = view.message or "No message."
+            raise JobFailed(f"Search {self.name} is {view.state.value}: {said}", hint=hint, **ids)
+        raise WaitTimeout(f"Search {self.name} is still {view.state.value} after {timeout or 0:g} s.", **ids)
+
+    def _waited(self, retry: Pause, deadline: float | None) -> bool:
+        """Look at the search, and return whether to look again."""
+        try:
+            view = self.refresh().view
+        except ServerUnreachable as lost:
+            retry.failure(lost, None, deadline)
+        else:
+            retry.success()
+            if view.state.final or view.state is SearchState.PAUSED:
+                return False
+        return not over(None, deadline)
+
+    # --- changing it --------------------------------------------------------------------------------------------------
+
+    def pause(self) -> Search:
+        """Start nothing new, and return self. What trains goes on to its next comparison."""
+        return self._answer("POST", "/pause")
+
+    def resume(self) -> Search:
+        """Go on with the search when it is paused or stopped, and return self."""
+        return self._answer("POST", "/resume")
+
+    def stop(self) -> Search:
+        """Stop the search and the trials that train, and return self. It can be resumed."""
+        return self._answer("POST", "/stop")
+
+    def delete(self) -> None:
+        """Remove the search when it has ended. The jobs of its trials stay."""
+        self._connection.json("DELETE", f"searches/{self.id}")
+
+    def update(
+        self,
+        *,
+        trials: int | None = None,
+        parallel: int | None = None,
+        max_time: float | None = None,
+        priority: int | None = None,
+        max_workers: int | None = None,
+        instance_group: str | None = None,
+        notes: str | None = None,
+        tags: Sequence[str] | str | None = None,
+    ) -> Search:
+        """Change settings of the search and return self. Those of jobs are also changed in its jobs that live.
+
+        Args:
+            trials: how many trials, more than now. Where rungs decide, only before the first decision.
+            parallel: most trials that run at once, 0 for as many as get slots.
+            max_time: seconds after its start when it ends with what it has.
+            priority: weight under fair share of each of its jobs.
+            max_workers: most slots that a trial may hold.
+            instance_group: the queue that its jobs move to.
+            notes: text about its jobs, for those to come too.
+            tags: words to find its jobs by.
+
+        Raises:
+            Conflict: it would change what is decided already.
+            Unprocessable: the value cannot be used here.
+        """
+        given: Mapping[str, Any] = locals()
+        fields = {name: given[name] for name in SearchPatch.__struct_fields__}
+        patch = convert_change({**fields, "tags": None if tags is None else tags_of(tags)}, SearchPatch)
+        return self._answer("PATCH", "", patch.check().changes())
+
+    def add(self, *points: Mapping[str, Value]) -> Search:
+        """Try these values next, and return self.
+
+        Raises:
+            Unprocessable: a point does not have exactly the parameters of the space.
+            Conflict: the search has no place for more, or they would change what is decided already.
+        """
+        return self._answer("POST", "/trials", {"points": [dict(each) for each in points]})
+
+    def _answer(self, method: str, path: str, body: Any = None) -> Search:
+        answer = self._connection.json(method, f"searches/{self.id}{path}", body=body)
+        self._view = msgspec.convert(answer, SearchView)
+        self._taken = time.time()
+        return self
+
+    def __repr__(self) -> str:
+        return search_sentence(self._view)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Return the card: the present state, and the same as HTML for readers without our front end."""
+        trouble, best, pictures = "", [], []
+        try:
+            self.refresh()
+            query: Params = {"sort": "value", "limit": _BEST}
+            found = self._connection.json("GET", f"searches/{self.id}/trials", params=query)["trials"]
+            best = msgspec.convert(found, list[TrialView])
+            pictures = [self.picture(name) for name in ("history", "rungs")[: 1 + self._view.spec.kind.rungs]]
+        except EdtError as refused:
+            trouble = str(refused)
+        url = self._connection.url
+        return bundle(self._view, self._taken, url, pictures=pictures, best=best, trouble=trouble)
+
+
+class SearchList(list[Search]):
+    """Searches as they were when they were listed, newest first."""
+
+    def __repr__(self) -> str:
+        rows = [search_cells(each.view) for each in self]
+        return text_table(SEARCH_HEAD, rows) if rows else "No searches."
+
+    def _repr_html_(self) -> str:
+        return html_table(SEARCH_HEAD, [search_cells(each.view) for each in self], empty="No searches.")
+
+
+def fetch_searches(connection: Connection, **params: str | int | float | None) -> SearchList:
+    """Return my searches, newest first."""
+    views = msgspec.convert(connection.json("GET", "searches", params=params)["searches"], list[SearchView])
+    return SearchList(Search(connection, view) for view in views)
+
+
+def fetch_search(connection: Connection, search: str) -> Search:
+    """Return my search with this name, or else the one with this id. NotFound."""
+    if not is_id(search):
+        raise InvalidRequest(f"{search!r} is not the name of a search.", field="search")
+    if found := fetch_searches(connection, name=search):
+        return found[0]
+    return Search(connection, msgspec.convert(connection.json("GET", f"searches/{search}"), SearchView))

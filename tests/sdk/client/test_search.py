@@ -1,0 +1,179 @@
+"""Searches from a notebook and from a shell, against a real server. The trials are plain jobs without torch."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edt_sdk import Client, Conflict, InvalidRequest, JobFailed, NotFound, Unprocessable, WaitTimeout, choice, uniform
+from edt_sdk.cli import main
+from edt_sdk.testing import LocalServer
+from tests.packages import SLEEPER
+
+SCRIPT = """
+import json, os, sys
+x, width = float(sys.argv[1]), int(sys.argv[2])
+with open(os.path.join(os.environ["RESULT_DIR"], "val_dict_list.json"), "w") as file:
+    json.dump([{"step": 1, "accuracy": x / width}], file)
+"""
+SPACE = {"x": uniform(0, 1, step=0.25), "width": choice(1, 2)}
+PLAIN = {"framework": "PyTorch", "args": ["{x}", "{width}"], "space": SPACE, "metric": "accuracy", "progress": False}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A server that runs jobs."""
+    traits = {"EdtApp.threads_per_slot": 1, "EdtApp.warm_workers": 0}
+    with LocalServer(tmp_path_factory.mktemp("searches"), slots=2, traits=traits) as server:
+        yield server
+
+
+@pytest.fixture
+def client(runs):
+    with Client(runs.url, runs.token) as made:
+        yield made
+        for search in made.searches():
+            if not search.state.final:
+                search.stop()
+            search.delete()
+        made.stop_all()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "digits"
+    made.mkdir()
+    (made / "train.py").write_text(SCRIPT)
+    return made
+
+
+def test_a_search_in_python(client, folder):
+    assert repr(client.searches()) == "No searches."
+    search = client.search(folder, algorithm="grid", parallel=2, tags="night", **PLAIN)
+    assert (search.name, search.view.spec.trials, search.view.spec.job.tags) == ("digits", 10, ("night",))
+    assert search.wait(120) is search
+    best = search.best
+    assert (best.number, best.value, best.params) == (8, 1.0, {"x": 1.0, "width": 1})
+    assert best.job.status == "FINISHED"
+    assert repr(best) == "Trial 8 is FINISHED: 1 after 1 epoch, x=1.0 width=1"
+    assert repr(search) == (
+        "Search digits is FINISHED: 10 of 10 trials have ended, best accuracy 1 by trial 8 (x=1.0 width=1)."
+    )
+    trials = search.trials
+    assert [each.value for each in trials] == [x / width for x in (0, 0.25, 0.5, 0.75, 1) for width in (1, 2)]
+    table = repr(trials).splitlines()
+    assert table[0].split() == ["TRIAL", "STATE", "VALUE", "EPOCHS", "JOB", "VALUES"]
+    assert table[4].split() == ["3", "FINISHED", "0.125", "1", trials[3].view.job, "x=0.25", "width=2"]
+    assert trials._repr_html_().count("<tr>") == 11
+    assert sorted(each.trial for each in search.reports()) == [each.number for each in trials]
+    assert str(search.decisions()).splitlines()[0].endswith("the search starts: 10 trials by grid")
+    assert "the best so far is trial 8: 1 after 1 epoch, x=1, width=1" in repr(search.picture())
+    card = search._repr_mimebundle_()
+    assert card["application/vnd.edt.search+json"]["view"]["state"] == "FINISHED"
+    assert card["text/plain"].startswith(repr(search))
+    assert "finished · 10 of 10 trials · best 1 (trial 8)<" in card["text/html"]
+    assert card["text/html"].count("<img") == 1  # a grid compares nothing before the end
+    assert card["text/html"].count("<tr>") == 11
+    assert client.search_named("digits").id == client.search_named(search.id).id == search.id
+    assert [each.id for each in client.searches(state="finished")] == [search.id]
+    assert client.searches(state="running") == []
+    with pytest.raises(Conflict, match="digits"):
+        client.search(folder, algorithm="grid", **PLAIN)
+    search.delete()
+    with pytest.raises(NotFound, match="There is no search"):
+        client.search_named("digits")
+
+
+def test_trials_as_a_data_frame(client, folder):
+    pytest.importorskip("pandas")
+    search = client.search(folder, algorithm="list", points=[{"x": 0.5, "width": 2}], **PLAIN).wait(120)
+    frame = search.trials.dataframe()
+    assert list(frame.columns) == ["trial", "state", "value", "epochs", "job", "x", "width"]
+    assert list(frame.iloc[0])[2:4] == [0.25, 1]
+
+
+def test_a_wait_ends_when_somebody_has_to_do_something(client, folder):
+    (folder / "train.py").write_bytes(SLEEPER)
+    search = client.search(folder, algorithm="random", trials=4, parallel=1, **PLAIN)
+    with pytest.raises(WaitTimeout, match="Search digits is still RUNNING after 0 s"):
+        search.wait(0)
+    assert search.update(parallel=2, priority=6000).view.spec.parallel == 2
+    with pytest.raises(Conflict):
+        search.update(trials=3)
+    assert search.pause().view.state == "PAUSED"
+    with pytest.raises(JobFailed, match=r"is PAUSED: .*search.resume\(\)"):
+        search.wait(60)
+    assert search.resume().view.state == "RUNNING"
+    with pytest.raises(Unprocessable, match="'widht'"):
+        search.add({"x": 0.5, "widht": 1})
+    assert search.stop().view.state == "STOPPED"
+    with pytest.raises(JobFailed, match="STOPPED"):
+        search.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "sentence"),
+    [
+        ({"trails": 3}, InvalidRequest, "Did you mean 'trials'"),
+        ({"space": "x=log(0,1)"}, Unprocessable, "cannot begin at 0"),
+        ({"space": {"x": 3}}, InvalidRequest, "space"),
+        ({"args": ["{y}"]}, InvalidRequest, "no 'y'"),
+        ({"metric": "quality"}, Unprocessable, "direction='maximize'"),
+        ({"algorithm": "grid", "order": "clock"}, Unprocessable, "rungs or free"),
+        ({"min_epochs": 1, "epochs": 9}, Unprocessable, "resource="),
+    ],
+)
+def test_a_mistake_is_said_before_anything_is_sent(client, folder, wrong, error, sentence):
+    with pytest.raises(error) as refused:
+        client.search(folder, **{**PLAIN, "trials": 9, **wrong})
+    assert sentence in str(refused.value)
+    assert client.searches() == []
+
+
+@pytest.fixture
+def edt(runs, monkeypatch, capsys):
+    monkeypatch.setenv("EDT_URL", runs.url)
+    monkeypatch.setenv("EDT_TOKEN", runs.token)
+
+    def run(*words):
+        code = main(["search", *map(str, words)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_a_search_at_a_shell(client, edt, folder):
+    own = ["--algorithm", "grid", "--metric", "accuracy", "--space", "x=uniform(0,1,step=0.25) width=1|2", "--wait"]
+    code, said, _ = edt("start", folder, "--framework", "PyTorch", "--name", "s", *own, "--", "{x}", "{width}")
+    assert code == 0
+    search = client.search_named("s")
+    assert said == f"{search.id}\n"
+    assert edt("list")[1].splitlines()[1].split()[:4] == ["s", "FINISHED", "10", "of"]
+    assert edt("show", "s")[1].startswith("Search s is FINISHED")
+    assert len(edt("trials", search.id)[1].splitlines()) == 11
+    assert json.loads(edt("trials", "s", "-o", "json")[1])["trials"][8]["params"] == {"x": 1.0, "width": 1}
+    assert edt("best", "s")[1].startswith("Trial 8 is FINISHED: 1")
+    assert json.loads(edt("best", "s", "-o", "json")[1])["value"] == 1.0
+    assert "the search starts" in edt("decisions", "s")[1]
+    code, _, wrong = edt("resume", "s")
+    assert (code, wrong.startswith("edt: ")) == (2, True)
+    assert edt("update", "s", "--parallel", 3)[0] == 0
+    assert search.refresh().view.spec.parallel == 3
+    assert edt("delete", "s") == (0, f"{search.id}\n", "")
+    assert edt("list")[1] == "No searches.\n"
+    code, _, wrong = edt("show", "s")
+    assert (code, wrong.startswith("edt: There is no search 's'.")) == (2, True)
+
+
+def test_a_search_at_a_shell_is_paused_and_stopped(client, edt, folder):
+    (folder / "train.py").write_bytes(SLEEPER)
+    own = ["--algorithm", "random", "--trials", 2, "--metric", "loss", "--space", "x=1|2", "--parallel", 1]
+    assert edt("start", folder, "--framework", "PyTorch", *own)[0] == 0
+    assert "PAUSED" in edt("pause", "digits")[1]
+    assert "RUNNING" in edt("resume", "digits")[1]
+    assert "STOPPED" in edt("stop", "digits")[1]
+    assert edt("best", "digits")[1] == "No trial has a value yet.\n"
+    with pytest.raises(SystemExit):
+        edt("start", folder)
