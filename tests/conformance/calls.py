@@ -46,6 +46,7 @@ class Call:
     exec_wanted: str = "finished"
     status: int = 200
     upload: bool = False
+    form: str = ""
 
 
 _START = "args=--exec-start edtPyTorch --model-main train.py --model-dir mnist-edt --numWorker 2 --epochs 1"
@@ -54,7 +55,12 @@ _EDT_1 = (
     "                  --edt-options maxWorkers=2                  --model-main train.py --model-dir mnist-edt "
     "                 --debug-level debug                  --epochs 1 "
 )
-_HPO = 501
+HPO = """{
+    "modelSpec": {"args": "--exec-start PyTorch --model-main train.py --model-dir mnist-edt"},
+    "algoDef": {"algorithm": "Random", "maxJobNum": 1, "objectiveMetric": "loss", "objective": "minimize"},
+    "hyperParams": [{"name": "lr", "type": "Range", "dataType": "DOUBLE", "minDbVal": 0.001, "maxDbVal": 0.1}]
+}"""
+_HYPERSEARCH = f"{DLI}/hypersearch"
 
 CALLS: tuple[Call, ...] = (
     # 1.2.x: two services, Basic or the logon's cookies with every request.
@@ -84,8 +90,14 @@ CALLS: tuple[Call, ...] = (
         f"{CONDUCTOR}/instances/{{sig}}/applications/{{driver}}/{{executor}}/logs/stderr/download",
         accept=OCTETS,
     ),
-    Call(NOTEBOOKS_1, "GET", f"{DLI}/hypersearch", accept=JSON, status=_HPO),
-    Call(NOTEBOOKS_1, "GET", f"{DLI}/hypersearch/algorithm", accept=JSON, status=_HPO),
+    Call(NOTEBOOKS_1, "GET", _HYPERSEARCH, accept=JSON),
+    Call(NOTEBOOKS_1, "POST", _HYPERSEARCH, accept=JSON, upload=True, form=HPO),
+    Call(NOTEBOOKS_1, "GET", f"{_HYPERSEARCH}/{{task}}", accept=JSON),
+    Call(NOTEBOOKS_1, "PUT", f"{_HYPERSEARCH}/{{task}}", accept=JSON),
+    Call(NOTEBOOKS_1, "GET", f"{_HYPERSEARCH}/algorithm", accept=JSON),
+    Call(NOTEBOOKS_1, "GET", f"{_HYPERSEARCH}/algorithm/Random", accept=JSON),
+    Call(NOTEBOOKS_1, "DELETE", f"{_HYPERSEARCH}/algorithm/TPE", accept=JSON, status=400),  # it is built in
+    Call(NOTEBOOKS_1, "DELETE", _HYPERSEARCH, accept=JSON),
     # 2.x: a token from the logon.
     Call(NOTEBOOKS_2, "GET", "/auth/v1/logon", accept=JSON),
     Call(NOTEBOOKS_2, "POST", f"{DLI}/execs/", _START, accept=JSON, upload=True),
@@ -107,7 +119,8 @@ CALLS: tuple[Call, ...] = (
         "lastlines=1000",
         accept=TEXT,
     ),
-    Call(NOTEBOOKS_2, "POST", f"{DLI}/hypersearch", accept=JSON, upload=True, status=_HPO),
+    Call(NOTEBOOKS_2, "POST", _HYPERSEARCH, accept=JSON, upload=True, form=HPO),
+    Call(NOTEBOOKS_2, "GET", f"{_HYPERSEARCH}/{{task}}", accept=JSON),
     # dlicmd: /conf before each of its commands.
     Call(DLICMD, "GET", "/auth/v1/logon"),
     Call(DLICMD, "POST", "/auth/v1/logoff"),
@@ -146,9 +159,16 @@ CALLS: tuple[Call, ...] = (
     Call(DLICMD, "GET", f"{DLI}/resplans/resplantree", accept=JSON),
     Call(DLICMD, "GET", f"{DLI}/resplans/resplan/wmla-sig", accept=JSON),
     Call(DLICMD, "DELETE", f"{DLI}/resplans/resplan/{{spare_plan}}", accept=JSON),
-    Call(DLICMD, "GET", f"{DLI}/hypersearch", accept=JSON, status=_HPO),
-    Call(DLICMD, "GET", f"{DLI}/hypersearch/algorithm", accept=JSON, status=_HPO),
-    Call(DLICMD, "PUT", f"{DLI}/hypersearch/some/restart", accept=JSON, status=_HPO),
+    Call(DLICMD, "GET", _HYPERSEARCH, "limit=10&state=RUNNING&sort_by=hpoName:desc", accept=JSON),
+    Call(DLICMD, "POST", _HYPERSEARCH, accept=JSON, upload=True, form=HPO),
+    Call(DLICMD, "GET", f"{_HYPERSEARCH}/{{task}}", accept=JSON),
+    Call(DLICMD, "PUT", f"{_HYPERSEARCH}/{{task}}", accept=JSON),
+    Call(DLICMD, "PUT", f"{_HYPERSEARCH}/{{stopped_task}}/restart", accept=JSON),
+    Call(DLICMD, "DELETE", f"{_HYPERSEARCH}/{{task}}", accept=JSON),
+    Call(DLICMD, "GET", f"{_HYPERSEARCH}/algorithm", accept=JSON),
+    Call(DLICMD, "GET", f"{_HYPERSEARCH}/algorithm/TPE", accept=JSON),
+    Call(DLICMD, "DELETE", f"{_HYPERSEARCH}/algorithm/TPE", accept=JSON, status=400),  # it is built in
+    Call(DLICMD, "DELETE", _HYPERSEARCH, accept=JSON),
     # The last one of each way: it takes all execs with it.
     Call(DLICMD, "DELETE", f"{DLI}/execs", accept=JSON, exec_wanted="all"),
 )

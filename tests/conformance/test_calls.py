@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.conformance.calls import (
     CONSOLE,
     CONSOLE_NAMES,
     DLI,
+    HPO,
     SDK,
     SERVICES,
     VALIDATION_NAMES,
@@ -28,6 +30,8 @@ from tests.conformance.calls import (
 )
 from tests.conformance.conftest import WmlaServer, modeldir
 from tests.conformance.test_sdk import sdk
+from tests.packages import packed
+from tests.server.suggestions import plugins
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 
@@ -79,7 +83,12 @@ class World:
         if "{spare_plan}" in call.path:
             self.spare += 1
             self.server.local.client().create_instance_group(f"spare-{self.spare}")
+        task = start_task(self.server) if "task}" in call.path else ""
+        if "{stopped_task}" in call.path:
+            stop_task(self.server, task)
         return {
+            "task": task,
+            "stopped_task": task,
             "exec": about["id"],
             "driver": about["submissionId"],
             "executor": f"0-{about['id']}",
@@ -111,6 +120,20 @@ def train_a_model(server: WmlaServer) -> None:
     client.train_model("trained", job_name="first").wait(90, progress=False)
 
 
+def start_task(server: WmlaServer) -> str:
+    """A search whose only experiment waits for a slot."""
+    files = {"file": ("mnist-edt.modelDir.tar", modeldir("mnist-edt"))}
+    answer = requests.post(
+        f"{server.dli}/hypersearch", data={"data": HPO}, files=files, auth=server.basic, verify=False
+    )
+    assert answer.ok, answer.text
+    return str(answer.json()["uid"])
+
+
+def stop_task(server: WmlaServer, task: str) -> None:
+    assert requests.put(f"{server.dli}/hypersearch/{task}", auth=server.basic, verify=False).ok
+
+
 def session(server: WmlaServer, way: str) -> requests.Session:
     """A client that has logged on, and shows who it is in one way."""
     made = requests.Session()
@@ -135,7 +158,13 @@ def make(world: World, call: Call, client: requests.Session, *, slash: str = "")
         url += "?" + call.query.format(**names)  # as they write it: blanks and all
     files = {"file": ("mnist-edt.modelDir.tar", modeldir("mnist-edt"))} if call.upload else None
     return client.request(
-        call.verb, url, headers={"Accept": call.accept}, files=files, allow_redirects=False, verify=False
+        call.verb,
+        url,
+        headers={"Accept": call.accept},
+        files=files,
+        data={"data": call.form} if call.form else None,
+        allow_redirects=False,
+        verify=False,
     )
 
 
@@ -196,7 +225,8 @@ def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
     assert wrong == []
 
 
-@pytest.mark.parametrize("way", WAYS)
+# Every way in is tried with the other calls always.
+@pytest.mark.parametrize("way", [WAYS[0], *(pytest.param(way, marks=pytest.mark.long) for way in WAYS[1:])])
 @pytest.mark.parametrize(("calls", "names"), [(CONSOLE, CONSOLE_NAMES), (VALIDATIONS, VALIDATION_NAMES)])
 def test_the_consoles_calls_do_their_work(
     world: World, way: str, calls: tuple[ConsoleCall, ...], names: dict[str, str]
@@ -239,7 +269,7 @@ class Kept:
     }
 
     def __init__(self, server: WmlaServer) -> None:
-        self.client = server.local.client()
+        self.client, self.server = server.local.client(), server
         self.root = Path(requests.get(f"{server.dli}/conf", auth=server.basic, verify=False).json()["DLI_DATA_FS"])
         (self.root / "some").mkdir(exist_ok=True)
         (self.root / "some" / "main.py").write_text("import time\ntime.sleep(600)\n")
@@ -264,6 +294,7 @@ class Kept:
                 "update_model_template": {"description": "changed"},
                 "save_model_file_content_by_name": {"tmpfile_path": "a.py", "tmpfile_content": "A = 1"},
                 **self.validations(),
+                **(self.tasks(call.method) if "hpo" in call.method or "algorithm" in call.method else {}),
             }.get(call.method, {})
             if call.client == SDK
             else {}
@@ -286,8 +317,28 @@ class Kept:
             "delete_validation": {"modelname": "trained", "valname": "kept"},
         }
 
+    def tasks(self, method: str) -> dict[str, dict[str, object]]:
+        """Arguments for those who search: there is a task, a stopped one to restart, and an installed algorithm."""
+        if method in ("get_one_hpo", "stop_one_hpo", "stop_one_hpo_force", "restart_one_hpo", "delete_one_hpo"):
+            task = start_task(self.server)
+            if method == "restart_one_hpo":
+                stop_task(self.server, task)
+            return {method: {"hpo_name": task}}
+        archive = io.BytesIO(packed({"optimizer.py": plugins.GRID.encode()}))
+        algorithm = {"data": json.dumps({"name": "Kept"}), "file": archive}
+        if method == "delete_one_hpoalgorithm":
+            sdk(self.server).install_hpo_algorithm(**algorithm)
+        return {
+            "delete_one_hpoalgorithm": {"algo_name": "Kept"},
+            "start_hpo": {"file": io.BytesIO(modeldir("mnist-edt")), "data": HPO},
+            "get_one_algorithm": {"algo_name": "Random"},
+            "install_hpo_algorithm": algorithm,
+        }
+
     def close(self) -> None:
         """Forget them, and end their trainings."""
+        sdk(self.server).delete_all_hpo()
+        sdk(self.server).delete_one_hpoalgorithm("Kept")
         for model in self.client.models():
             if model.name == "trained":
                 continue

@@ -162,6 +162,7 @@ def test_from_a_data_set_and_a_template_to_trained_weights(server: WmlaServer, s
     assert (shared / "digits/train/a.csv").exists()
 
 
+@pytest.mark.long  # server/catalogue/test_models.py has the engine of one training
 def test_a_model_is_changed_and_another_engine_trains_it(http: WmlaServer):
     root = Path(requests.get(f"{http.dli}/conf", auth=http.basic).json()["DLI_DATA_FS"])
     (root / "engines").mkdir(exist_ok=True)

@@ -168,7 +168,10 @@ ELASTIC = {
 }
 
 
-@pytest.mark.parametrize("way", ELASTIC)
+# How a command line is read is tested without a job too: tests/server/wmla.
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way == "as a module" else pytest.mark.long) for way in ELASTIC]
+)
 def test_a_torchelastic_command_line_in_the_args(dlicmd: Dlicmd, way: str):
     files = {"file": ("m.modelDir.tar", modeldir("m", {"ranks.py": RANKS}))}
     answer = dlicmd.command("POST", "/execs", params={"args": f"--exec-start torchrun {ELASTIC[way]}"}, files=files)

@@ -15,7 +15,7 @@ from edt_jupyter.wmla.credentials import COOKIE, Credentials, from_browser, read
 from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 from edt_sdk.schemas.events import Event
 from edt_server.wmla import ids, log_files
-from edt_server.wmla.execs import Choice, Described
+from edt_server.wmla.execs import Described, ExecQuery
 
 TOKEN, USER = "token", "user"
 _TEXT = "text/plain; charset=utf-8"
@@ -191,9 +191,9 @@ class WmlaHandler(EdtHandler):
                 return Described(row.spec, await self.service.job(user, job), self.service.paths(row))
         raise NotFound(f"There is no exec {identifier}.", hint="GET /execs lists those there are.") from wrong
 
-    async def all_described(self, wanted: Choice | None = None) -> list[Described]:
+    async def all_described(self, wanted: ExecQuery | None = None) -> list[Described]:
         """Return the user's jobs, or those that the choice may contain, newest first."""
-        wanted = wanted or Choice()
+        wanted = wanted or ExecQuery()
         # In the store's order, jobs after the last one wanted need not be read.
         last = None if wanted.key or wanted.limit is None else wanted.start + wanted.limit
         found = await self.service.described(self.user, states=wanted.states, limit=last)

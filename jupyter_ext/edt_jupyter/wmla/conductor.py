@@ -9,7 +9,7 @@ from edt_jupyter.wmla.base import WmlaHandler
 from edt_sdk.schemas.errors import NotFound
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.applications import conductor_application
-from edt_server.wmla.execs import Choice, choice, chosen
+from edt_server.wmla.execs import ExecQuery, choice, chosen
 from edt_server.wmla.states import CONDUCTOR
 
 # 1.2.x's notebooks ask for this type, and use the body as text.
@@ -30,7 +30,7 @@ class _InstanceApplicationsHandler(WmlaHandler, path="/instances/{sigId}/applica
         # early.
         found = [
             conductor_application(job, await self.service.workers(user, job.view.id), now)
-            for job in await self.all_described(Choice(wanted.states))
+            for job in await self.all_described(ExecQuery(wanted.states))
             if job.view.instance_group == group
         ]
         self.reply(chosen(found, wanted))

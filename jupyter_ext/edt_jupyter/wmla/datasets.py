@@ -9,8 +9,7 @@ from edt_jupyter.wmla.console import ConsoleHandler
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_server.catalogue import places
 from edt_server.catalogue.records import REFERENCE
-from edt_server.wmla import data_pages
-from edt_server.wmla.console import dataset_object, new_dataset
+from edt_server.wmla.console import data_pages, dataset_object, new_dataset
 
 
 class _WmlaDatasetsHandler(ConsoleHandler, path="/datasets", resource="edt:catalogue"):

@@ -9,9 +9,11 @@ from tornado.web import HTTPError
 from edt_jupyter.http.base import EdtHandler, pattern, routes_of
 from edt_jupyter.wmla import (
     about,
+    algorithms,
     conductor,
     datasets,
     execs,
+    hypersearch,
     logon,
     models,
     scheduler,
@@ -41,14 +43,16 @@ class _NoRoute(WmlaHandler, resource="edt:cluster"):
     head = post = put = patch = delete = get
 
 
-class HypersearchHandler(_NoRoute):
-    """`/hypersearch` and everything below it."""
+class TuningHandler(_NoRoute):
+    """Searches over a model of the console: `/models/{name}/hypersearch` and everything below it."""
 
     def refuse(self) -> NoReturn:
         """Raise 501."""
         # 501 and not 404: a client learns that the route exists elsewhere, and no stub makes it continue with an object
         # that does not exist (docs/decisions/021).
-        raise HTTPError(501, "Hyper-parameter search is not in this release; submit its trainings one by one.")
+        raise HTTPError(
+            501, "A search over a model of the console is not in this release; POST its code to /hypersearch."
+        )
 
 
 class InferenceHandler(_NoRoute):
@@ -63,7 +67,7 @@ class WmlaUnknownHandler(_NoRoute):
     """Every other path."""
 
 
-_OTHERS = (about, datasets, execs, models, scheduler, trainings, validations)
+_OTHERS = (about, algorithms, datasets, execs, hypersearch, models, scheduler, trainings, validations)
 ROUTES: list[tuple[str, type[EdtHandler]]] = [
     *routes_of(logon, below=AUTH),
     (f"{CONDUCTOR}/auth/logon", logon.LogonHandler),
@@ -72,8 +76,7 @@ ROUTES: list[tuple[str, type[EdtHandler]]] = [
 ]
 # Whole families that answer 501, each a pattern below one of the roots, and then every other path.
 FAMILIES: tuple[tuple[str, type[EdtHandler]], ...] = (
-    (rf"{DEEP_LEARNING}/hypersearch(?:/.*)?", HypersearchHandler),
-    (rf"{DEEP_LEARNING}/models/[^/]+/hypersearch(?:/.*)?", HypersearchHandler),
+    (rf"{DEEP_LEARNING}/models/[^/]+/hypersearch(?:/.*)?", TuningHandler),
     (rf"{DEEP_LEARNING}/execs/[^/]+/deploy/?", InferenceHandler),
     (rf"{DEEP_LEARNING}/(?:inferences|edimodels)(?:/.*)?", InferenceHandler),
     (rf"{INFERENCE}(?:/.*)?", InferenceHandler),

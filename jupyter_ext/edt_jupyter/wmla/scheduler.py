@@ -13,7 +13,7 @@ from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.wmla import ids, log_files
 from edt_server.wmla.applications import application_detail, engine_application, parallel_job
-from edt_server.wmla.execs import Choice, Described, choice, chosen
+from edt_server.wmla.execs import Described, ExecQuery, choice, chosen
 from edt_server.wmla.plan_tree import node, parents, tree
 from edt_server.wmla.states import SCHEDULER
 
@@ -34,10 +34,10 @@ class _ApplicationsHandler(WmlaHandler, path="/scheduler/applications", resource
             found = [each for each in found if part in each["applicationid"] or part in each["applicationname"]]
         self.reply(chosen(found, wanted))
 
-    async def _candidates(self, query: dict[str, str], wanted: Choice) -> list[Described]:
+    async def _candidates(self, query: dict[str, str], wanted: ExecQuery) -> list[Described]:
         identifier = query.get("applicationid") or query.get("driverid")
         if not identifier:
-            return await self.all_described(Choice(wanted.states))  # the other filters are by name, in `get`
+            return await self.all_described(ExecQuery(wanted.states))  # the other filters are by name, in `get`
         try:
             job = await self.described(identifier)
         except NotFound:

@@ -131,7 +131,8 @@ def _is_archive(part: Part, max_files: int, max_bytes: int, *, alone: bool) -> b
             return next(members(tar), None) is not None
     except _UNREADABLE:
         # A script is never gzipped: a file that starts so and cannot be read is a damaged archive.
-        return alone or (not part.name and _gzipped(part.path))
+        script = part.name.lower().endswith(".py")
+        return (alone and not script) or (not part.name and _gzipped(part.path))
 
 
 def _gzipped(path: Path) -> bool:

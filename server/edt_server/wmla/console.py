@@ -19,6 +19,7 @@ from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobView
 from edt_sdk.schemas.validation import NewValidation, Validated, Validates
+from edt_server.wmla import data_pages as data_pages  # of its data sets, for the routes
 from edt_server.wmla import ids
 from edt_server.wmla.console_hyperparameters import from_console, to_console
 from edt_server.wmla.execs import utc

@@ -84,7 +84,7 @@ def utc(moment: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ExecQuery:
     """The part of a list that a client asked for: states (None for all), the order, the start and the count."""
 
     states: tuple[JobState, ...] | None = None
@@ -94,7 +94,7 @@ class Choice:
     limit: int | None = None
 
 
-def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Choice:
+def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> ExecQuery:
     """Parse a query: `state=A,B`, `sort_by=id:desc` or `sort=-id`, `start` or `offset`, `limit` or `length`."""
     state = query.get("state", "")
     words = state.replace("|", ",").split(",")
@@ -102,7 +102,7 @@ def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Ch
     # SDK sends sort with order, and length where others send limit.
     order = query.get("sort_by") or query.get("sort", "")
     key, _, direction = order.lstrip("-").partition(":")
-    return Choice(
+    return ExecQuery(
         tuple(named(words, names)) if state.strip() else None,
         key.strip(),
         order.startswith("-") or "desc" in (direction.lower(), query.get("order", "").lower()),
@@ -111,7 +111,7 @@ def choice(query: Mapping[str, str], names: Mapping[JobState, str] = EXEC) -> Ch
     )
 
 
-def chosen(items: Sequence[dict[str, Any]], wanted: Choice) -> list[dict[str, Any]]:
+def chosen(items: Sequence[dict[str, Any]], wanted: ExecQuery) -> list[dict[str, Any]]:
     """Return the requested items, which are given with the newest first, in the requested order."""
     found = list(items)
     if wanted.key:
