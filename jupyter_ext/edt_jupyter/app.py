@@ -142,7 +142,8 @@ class EdtApp(ExtensionApp):
     warm_workers = Int(
         1,
         min=0,
-        help="Processes kept ready with torch imported, so that workers start at once. 0 for none.",
+        help="Supervisors kept ready for jobs to come, so that workers start at once. With 0 the first job waits for "
+        "the import of torch, which later ones share.",
     ).tag(config=True)
     standby_workers = Int(
         2,

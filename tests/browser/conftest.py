@@ -46,6 +46,8 @@ QUIET = (
 expect.set_options(timeout=PATIENCE)
 # JupyterLab's own question whether it may ask for news lies over what is looked at.
 NO_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+# Else each load of a page starts Node, to see whether JupyterLab is to be built again: half a second of a processor.
+NO_BUILD = {"buildCheck": False, "buildAvailable": False}
 NOTIFIED = re.compile(r"^[1-9]\d* notification")
 ELSEWHERE = os.environ.get("EDT_LAB_PYTHON")
 # Fifteen quick updates of the 200, and then so slow ones that a test has ended before they have.
@@ -162,9 +164,10 @@ def start_server(front_end: Path, tmp_path_factory) -> Iterator[Callable[..., Lo
             app="lab",
             python=ELSEWHERE,
         )
-        settings = server.root / "config" / "labconfig" / "default_setting_overrides.json"
-        settings.parent.mkdir(parents=True, exist_ok=True)
-        settings.write_text(json.dumps(NO_NEWS))
+        settings = server.root / "config" / "labconfig"
+        settings.mkdir(parents=True, exist_ok=True)
+        (settings / "default_setting_overrides.json").write_text(json.dumps(NO_NEWS))
+        (settings / "page_config.json").write_text(json.dumps(NO_BUILD))
         servers.append(server)
         return server.start()
 
@@ -293,6 +296,23 @@ def lasting_trainer(slow_trainer: str) -> str:
     pause = "        if not Path(sys.argv[1]).exists():\n            time.sleep(0.02)\n"
     assert pause in slow_trainer
     return slow_trainer.replace(pause, SLOW_READ.format(quick=QUICK_READS))
+
+
+@pytest.fixture(scope="module")
+def lasting(server, lasting_trainer, tmp_path_factory):
+    """A training that outlasts all tests of a file that only look at it."""
+    folder = tmp_path_factory.mktemp("lasting")
+    slower = lasting_trainer.replace("else 40", "else 200")
+    assert slower != lasting_trainer
+    (folder / "train.py").write_text(slower)
+    enough = folder / "enough"
+    job = server.client().submit(
+        folder, main="train.py", name="lasting", max_workers=4, args=[str(enough)], log="batches"
+    )
+    yield job
+    enough.touch()
+    with suppress(Conflict):  # just ended
+        job.stop()
 
 
 @pytest.fixture

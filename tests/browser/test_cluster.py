@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.patience import kept, until
@@ -108,6 +109,7 @@ def test_instance_groups(screen: Screen, server):
     expect(row).to_have_count(0)
 
 
+@pytest.mark.long  # Notebook 7: browser/test_panel.py and test_monitor.py, the button: test_train_form.py
 def test_pages_in_notebook_7(screen: Screen, server, idle, write_notebook):
     job = idle("seven")
     write_notebook(server, "seven.ipynb", "# FabricModel\n1")
@@ -124,6 +126,7 @@ def test_pages_in_notebook_7(screen: Screen, server, idle, write_notebook):
     screen.shot("notebook7-train")
 
 
+@pytest.mark.long  # dark: browser/test_panel.py and test_job_tab.py
 def test_in_the_dark(screen: Screen, server, submit):
     """The last one: the theme is kept by the server."""
     job = submit("dark")

@@ -10,11 +10,10 @@ from tests.browser.screen import Screen
 
 
 @pytest.fixture
-def running(submit, page):
-    """A training that goes on, with twenty updates at least."""
-    job = submit("digits", max_workers=1)
-    until(page, lambda: (job.refresh().view.progress or None) and job.view.progress.update > 20, "twenty updates")
-    return job
+def running(lasting, page):
+    """A training that goes on, with ten updates at least."""
+    until(page, lambda: (lasting.refresh().view.progress or None) and lasting.view.progress.update > 10, "ten updates")
+    return lasting
 
 
 def shown(chart: Locator) -> tuple[float, float]:
@@ -38,7 +37,7 @@ def test_a_part_of_the_loss_stays_while_the_training_goes_on(screen: Screen, run
     page = screen.open()
     screen.run("edt:open-job", id=running.id, tab="metrics")
     chart = page.locator(f"[data-curve='{running.id}']")
-    expect(chart.locator("[role=img]")).to_have_attribute("aria-label", re.compile("digits: training loss from"))
+    expect(chart.locator("[role=img]")).to_have_attribute("aria-label", re.compile("lasting: training loss from"))
     first, last = shown(chart)
     until(page, lambda: shown(chart)[1] > last, "the chart follows the training")
     screen.shot("curve")
@@ -97,7 +96,7 @@ def test_a_part_of_a_comparison(screen: Screen, running):
     screen.dark()
     screen.run("edt:compare", ids=[running.id])
     chart = page.locator(".jp-edt-compare-result")
-    expect(chart.locator("[role=img]")).to_have_attribute("aria-label", re.compile("Training loss at the end: digits"))
+    expect(chart.locator("[role=img]")).to_have_attribute("aria-label", re.compile("Training loss at the end: lasting"))
     first, last = shown(chart)
     drag(page, chart, 0.0, 0.5)
     page.mouse.up()

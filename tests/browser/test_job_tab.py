@@ -107,7 +107,10 @@ def test_suspended_and_resumed_from_the_keyboard(screen, server, submit):
     expect(head).not_to_contain_text("job.resume()")
     expect(head).not_to_contain_text("samples/s")
     screen.shot("job-suspended")
-    resume = page.get_by_role("button", name="Resume from here").last
+    rows = page.locator(".jp-edt-table tbody tr")
+    written = [each["name"] for each in job.checkpoints()]
+    expect(rows.locator("th")).to_have_text(written[::-1])
+    resume = rows.first.get_by_role("button", name="Resume from here")
     expect(resume).to_be_enabled()
     resume.focus()
     page.keyboard.press("Enter")
@@ -118,70 +121,6 @@ def test_suspended_and_resumed_from_the_keyboard(screen, server, submit):
     page.keyboard.press("Home")
     expect(first).to_be_focused()
     expect(first).to_have_attribute("aria-selected", "true")
-
-
-def test_a_change_that_cannot_be_is_refused_at_its_field(screen, server, submit):
-    job = submit("stays")
-    page = go(screen, job.id)
-    controls = page.get_by_label("Change this job")
-    controls.get_by_label("Maximum workers").fill("0")
-    expect(controls).to_contain_text("whole number of at least 1")
-    expect(controls.get_by_role("button", name="Apply")).to_be_disabled()
-    page.keyboard.press("Escape")
-    expect(controls.get_by_label("Maximum workers")).to_have_value("2")
-    controls.get_by_label("Priority").fill("9999999999999")
-    expect(controls.locator(".jp-edt-field.jp-mod-wrong")).to_contain_text("priority")
-
-
-def test_a_change_and_the_head_name_the_same_end(screen, server, submit):
-    job = submit("forecast")
-    page = go(screen, job.id)
-    controls, head = page.get_by_label("Change this job"), page.locator(".jp-edt-job-header")
-    expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
-    controls.get_by_label("Priority").fill("15000")
-    compared = controls.get_by_text("It would end at about")
-    expect(compared).to_contain_text("; as things are, at about ")
-    as_things_are = re.search(r"things are, at about (\S+?)\.", compared.inner_text())
-    expect(head.locator("div", has=page.get_by_text("Ends about, as things are"))).to_contain_text(as_things_are[1])
-    page.keyboard.press("Escape")
-    expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
-
-
-def test_a_loss_is_written_as_everywhere_else(screen, server, submit):
-    job = submit("figures")
-    page = go(screen, job.id)
-    submit.finish()
-    job.wait(300)
-    loss = job.refresh().view.progress.loss
-    expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
-    expect(page.locator(".jp-edt-progress-row")).to_contain_text(re.compile(rf"loss {re.escape(f'{loss:.4g}')} "))
-
-
-def test_deleted_elsewhere_and_never_there(screen, server, submit):
-    job = submit("goes")
-    page = go(screen, job.id)
-    submit.finish()
-    job.wait(300)
-    expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
-    page.get_by_role("button", name="Delete …").click()
-    expect(page.locator(".jp-Dialog")).to_contain_text("cannot be brought back")
-    screen.answer("Delete")
-    expect(page.locator(".jp-edt-failure")).to_contain_text(f"There is no job {job.id}")
-    screen.run("edt:open-job", id="never-was")
-    expect(page.locator(".jp-edt-failure", has_text="There is no job never-was")).to_be_visible()
-    screen.shot("job-gone")
-
-
-def test_dark_and_narrow(screen, server, submit):
-    job = submit("dark")
-    page = go(screen, job.id)
-    screen.dark()
-    expect(page.locator("[data-curve] [role=img]")).to_have_attribute("aria-label", re.compile("loss"))
-    page.set_viewport_size({"width": 700, "height": 900})
-    body = page.locator(".jp-edt-job-page")
-    # Nothing is wider than the page: what does not fit wraps, or scrolls inside its own box.
-    assert body.evaluate("node => node.scrollWidth <= node.clientWidth")
-    screen.shot("job-narrow")
 
 
 def test_the_server_is_gone_and_comes_back(screen, start_server, lasting_trainer, tmp_path):
@@ -223,12 +162,17 @@ def test_how_a_reason_is_computed_is_folded(screen, server, idle):
     expect(reason.get_by_text("5000 ÷ 1 = 5000")).to_be_visible()
 
 
-def test_tags_and_notes_are_written_after_the_end_and_find_the_job(screen, server, submit):
+def test_after_the_end_loss_tags_notes_and_the_deletion(screen, server, submit):
     job, other = submit("kept"), submit("other")
     page = go(screen, job.id)
     submit.finish()
     job.wait(300)
     expect(page.locator(".jp-edt-job-header")).to_contain_text("finished")
+    # The loss is written as everywhere else.
+    loss = job.refresh().view.progress.loss
+    expect(page.locator(".jp-edt-progress-row")).to_contain_text(re.compile(rf"loss {re.escape(f'{loss:.4g}')} "))
+
+    # Tags and notes are written now too, and find the job.
     page.get_by_text("Tags and notes", exact=True).click()
     form = page.get_by_label("Tags and notes")
     form.get_by_label("Tags").fill("baseline, lr 0.1, baseline")
@@ -243,3 +187,45 @@ def test_tags_and_notes_are_written_after_the_end_and_find_the_job(screen, serve
     page.get_by_label("Search jobs").fill("baseline")
     expect(page.locator(f"[data-edt-job={job.id}]")).to_be_visible()
     expect(page.locator(f"[data-edt-job={other.id}]")).to_have_count(0)
+
+    # Deleted, and never there.
+    page.get_by_role("button", name="Delete …").click()
+    expect(page.locator(".jp-Dialog")).to_contain_text("cannot be brought back")
+    screen.answer("Delete")
+    expect(page.locator(".jp-edt-failure")).to_contain_text(f"There is no job {job.id}")
+    screen.run("edt:open-job", id="never-was")
+    expect(page.locator(".jp-edt-failure", has_text="There is no job never-was")).to_be_visible()
+    screen.shot("job-gone")
+
+
+def test_changes_are_refused_at_their_field_and_compared_with_the_head_also_in_the_dark(screen, lasting):
+    """The last test: the job outlasts the file, and the theme is kept by the server."""
+    page = go(screen, lasting.id)
+    controls, head = page.get_by_label("Change this job"), page.locator(".jp-edt-job-header")
+    controls.get_by_label("Maximum workers").fill("0")
+    expect(controls).to_contain_text("whole number of at least 1")
+    expect(controls.get_by_role("button", name="Apply")).to_be_disabled()
+    page.keyboard.press("Escape")
+    expect(controls.get_by_label("Maximum workers")).to_have_value("4")
+    controls.get_by_label("Priority").fill("9999999999999")
+    expect(controls.locator(".jp-edt-field.jp-mod-wrong")).to_contain_text("priority")
+    page.keyboard.press("Escape")
+
+    # A change and the head name the same end.
+    expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
+    controls.get_by_label("Priority").fill("15000")
+    compared = controls.get_by_text("It would end at about")
+    expect(compared).to_contain_text("; as things are, at about ")
+    as_things_are = re.search(r"things are, at about (\S+?)\.", compared.inner_text())
+    expect(head.locator("div", has=page.get_by_text("Ends about, as things are"))).to_contain_text(as_things_are[1])
+    page.keyboard.press("Escape")
+    expect(head.get_by_text("Ends about, at this pace")).to_be_visible()
+
+    # Dark and narrow.
+    screen.dark()
+    expect(page.locator("[data-curve] [role=img]")).to_have_attribute("aria-label", re.compile("loss"))
+    page.set_viewport_size({"width": 700, "height": 900})
+    body = page.locator(".jp-edt-job-page")
+    # Nothing is wider than the page: what does not fit wraps, or scrolls inside its own box.
+    assert body.evaluate("node => node.scrollWidth <= node.clientWidth")
+    screen.shot("job-narrow")

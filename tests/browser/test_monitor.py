@@ -1,13 +1,11 @@
 """The monitor in JupyterLab: every view, controls that act, and nothing dead left behind."""
 
 import re
-from contextlib import suppress
 
 import pytest
 import requests
 from playwright.sync_api import expect
 
-from edt_sdk.schemas.errors import Conflict
 from tests.browser.screen import Screen
 
 TABS = ("Metrics", "Allocation", "Logs", "Checkpoints", "Story", "Workers")
@@ -22,23 +20,6 @@ GIVE_UP = """known => {
     output.widgets[0]._view.remove();
     return Object.getPrototypeOf(output).renderModel.call(output, { data: unknown });
 }"""
-
-
-@pytest.fixture(scope="module")
-def lasting(server, lasting_trainer, tmp_path_factory):
-    """A training that outlasts all tests that only look at it."""
-    folder = tmp_path_factory.mktemp("lasting")
-    slower = lasting_trainer.replace("else 40", "else 200")
-    assert slower != lasting_trainer
-    (folder / "train.py").write_text(slower)
-    enough = folder / "enough"
-    job = server.client().submit(
-        folder, main="train.py", name="lasting", max_workers=4, args=[str(enough)], log="batches"
-    )
-    yield job
-    enough.touch()
-    with suppress(Conflict):  # just ended
-        job.stop()
 
 
 @pytest.fixture
@@ -77,7 +58,7 @@ def tab(screen: Screen, name: str) -> None:
     monitor(screen).get_by_role("tab", name=name, exact=True).click()
 
 
-def test_every_tab_shows_something(screen, monitored):
+def test_every_tab_shows_something_and_controls_act_also_while_a_cell_runs(screen, server, monitored):
     shown = monitor(screen)
     expect(shown).to_contain_text(re.compile(r"update \d+ of 200"))
     expect(shown).to_contain_text("as of ")
@@ -99,8 +80,6 @@ def test_every_tab_shows_something(screen, monitored):
     tab(screen, "Workers")
     expect(shown).to_contain_text("Generation")
 
-
-def test_a_changed_maximum_says_what_it_comes_to_and_acts(screen, monitored):
     field = monitor(screen).get_by_label("Maximum workers")
     field.fill("1")
     expect(monitor(screen).locator(".jp-edt-what-if")).to_contain_text("This job")
@@ -108,8 +87,31 @@ def test_a_changed_maximum_says_what_it_comes_to_and_acts(screen, monitored):
     expect(monitor(screen)).to_contain_text("of at most 1")
     assert monitored.refresh().view.max_workers == 1
 
+    # While a cell runs the monitor is live and acts.
+    screen.type_cell(1, "import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)")
+    screen.run_cell(1)
+    prompt = screen.page.locator(".jp-Cell").nth(1).locator(".jp-InputPrompt")
+    expect(prompt).to_have_text("[*]:")
+    monitor(screen).get_by_label("Maximum workers").fill("2")
+    monitor(screen).get_by_role("button", name="Apply").click()
+    expect(monitor(screen)).to_contain_text("of at most 2")
+    assert monitored.refresh().view.max_workers == 2
+    tab(screen, "Logs")
+    expect(monitor(screen).get_by_role("list", name="Log")).to_contain_text("worker 0")
+    expect(prompt).to_have_text("[*]:")
+    (server.root / "go").touch()
 
-def test_when_the_job_ends_a_picture_stays_that_needs_no_kernel(screen, server, submit, ending):
+    # In the dark, and by keys alone.
+    screen.dark()
+    tab(screen, "Metrics")
+    monitor(screen).get_by_role("tab", name="Metrics").focus()
+    for name in TABS[1:4]:
+        screen.page.keyboard.press("ArrowRight")
+        expect(monitor(screen).get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+    screen.shot("monitor-dark")
+
+
+def test_when_the_job_ends_a_picture_stays_that_needs_neither_kernel_nor_trust(screen, server, submit, ending):
     submit.finish()
     shown = output(screen)
     expect(shown.locator("summary")).to_have_text(["Metrics", "Allocation", "Logs", "Checkpoints"])
@@ -122,11 +124,6 @@ def test_when_the_job_ends_a_picture_stays_that_needs_no_kernel(screen, server, 
     expect(shown.locator("img[alt*='training loss']")).to_be_visible()
     expect(shown.locator(".jupyter-widgets")).to_have_count(0)
 
-
-def test_in_an_untrusted_notebook_the_picture_is_still_one(screen, server, submit, ending, write_notebook):
-    submit.finish()
-    expect(output(screen).locator("summary")).to_have_count(4)
-    screen.save()
     # A notebook of another person: nothing here has signed it.
     text = (server.root / "watch.ipynb").read_text().replace("asks for nothing", "another notebook")
     (server.root / "theirs.ipynb").write_text(text)
@@ -136,7 +133,7 @@ def test_in_an_untrusted_notebook_the_picture_is_still_one(screen, server, submi
     expect(shown.locator("summary").first).to_have_text("Metrics")
 
 
-@pytest.mark.parametrize("how", ["restarted", "gone"])
+@pytest.mark.parametrize("how", [pytest.param("restarted", marks=pytest.mark.long), "gone"])
 def test_without_its_kernel_the_card_is_there_instead_of_dead_widgets(screen, server, monitored, how):
     page = screen.page
     screen.save()
@@ -154,20 +151,19 @@ def test_without_its_kernel_the_card_is_there_instead_of_dead_widgets(screen, se
     screen.shot(f"monitor-kernel-{how}")
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_monitor_that_a_slow_page_gave_up_is_drawn_again(screen, monitored, known):
+def test_a_monitor_that_a_slow_page_gave_up_is_drawn_again(screen, monitored):
     screen.save()
     screen.page.reload()
     expect(monitor(screen)).to_contain_text("as of ")
-    screen.page.evaluate(GIVE_UP, known)
-    if known:
-        expect(monitor(screen)).to_contain_text("as of ")
-    else:
-        expect(output(screen).locator(".jp-edt-card")).to_contain_text("lasting")
+    screen.page.evaluate(GIVE_UP, True)
+    expect(monitor(screen)).to_contain_text("as of ")
+    screen.page.evaluate(GIVE_UP, False)
+    expect(output(screen).locator(".jp-edt-card")).to_contain_text("lasting")
     expect(screen.page.locator("body")).not_to_contain_text("model not found")
 
 
-@pytest.mark.parametrize("reloaded", [False, True])
+# Without the reload the same is cleared, and the page knows the widget from the start.
+@pytest.mark.parametrize("reloaded", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_cleared_cell_asks_for_nothing_any_more(screen, monitored, reloaded):
     if reloaded:
         screen.save()
@@ -177,30 +173,6 @@ def test_a_cleared_cell_asks_for_nothing_any_more(screen, monitored, reloaded):
     expect(output(screen).locator(".jupyter-widgets")).to_have_count(0)
     screen.run_cell(1)
     expect(screen.page.locator(".jp-Cell").nth(1).locator(".jp-OutputArea")).to_contain_text("asks for nothing")
-
-
-def test_while_a_cell_runs_the_monitor_is_live_and_acts(screen, server, monitored):
-    screen.type_cell(1, "import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)")
-    screen.run_cell(1)
-    prompt = screen.page.locator(".jp-Cell").nth(1).locator(".jp-InputPrompt")
-    expect(prompt).to_have_text("[*]:")
-    monitor(screen).get_by_label("Maximum workers").fill("2")
-    monitor(screen).get_by_role("button", name="Apply").click()
-    expect(monitor(screen)).to_contain_text("of at most 2")
-    assert monitored.refresh().view.max_workers == 2
-    tab(screen, "Logs")
-    expect(monitor(screen).get_by_role("list", name="Log")).to_contain_text("worker 0")
-    expect(prompt).to_have_text("[*]:")
-    (server.root / "go").touch()
-
-
-def test_in_the_dark_and_by_keyboard(screen, monitored):
-    screen.dark()
-    monitor(screen).get_by_role("tab", name="Metrics").focus()
-    for name in TABS[1:4]:
-        screen.page.keyboard.press("ArrowRight")
-        expect(monitor(screen).get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
-    screen.shot("monitor-dark")
 
 
 def test_all_jobs_in_notebook_7(screen, server, write_notebook, lasting):

@@ -122,6 +122,21 @@ def test_the_menu_of_a_row_changes_a_priority_and_downloads(screen, submit):
     assert download.value.failure() is None
 
 
+def test_jobs_that_go_on_stand_above_those_that_have_ended(screen, idle):
+    jobs = {name: idle(name) for name in ("goes-on", "goes-on-too", "ends", "ends-too")}
+    page = screen.open()
+    screen.panel()
+    # Below them are the ended jobs of earlier tests.
+    names = page.locator(".jp-edt-row .jp-edt-name")
+    for place, name in enumerate(reversed(jobs)):
+        expect(names.nth(place)).to_have_text(name)
+    for name in ("ends-too", "ends"):
+        jobs[name].stop()
+    for place, name in enumerate(("goes-on-too", "goes-on", "ends-too", "ends")):
+        expect(names.nth(place)).to_have_text(name)
+    screen.shot("panel-order")
+
+
 def _tab_to(page, what):
     for _ in range(60):
         if page.evaluate(f"() => {{ const node = document.activeElement; return {what} }}"):

@@ -18,7 +18,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
-from edt_sdk import Job
+from edt_sdk import Job, choice, log
 from edt_sdk.testing import LocalServer
 from tests.browser import camera
 from tests.browser.camera import SIZE
@@ -121,6 +121,33 @@ def test_02_the_form(screen: Screen, server, shoot):
     expect(page.get_by_label("Preview")).to_contain_text("model.py")
     expect(page.get_by_label("Preview")).to_contain_text("It would start at once")
     shoot("train-form")
+
+
+def test_02_a_search(screen: Screen, server, home, shoot):
+    client = server.client()
+    search = client.search(
+        home / "digits", main="train.py", name="digits-lr", args="--epochs 4 --lr {lr} --batch-size {batch}",
+        space={"lr": log(1e-4, 0.5), "batch": choice(16, 32)}, metric="test_accuracy", trials=9, epochs=4, min_epochs=1,
+        eta=2, max_workers=2, progress=False,
+    )  # fmt: skip
+    until(screen.page, lambda: search.refresh().view.counts.get("PRUNED", 0) > 3, "the first trials are compared")
+    write(home, "search.ipynb", "from edt_sdk import Client\n\nClient().search_named('digits-lr')")
+    page = screen.open("lab/tree/search.ipynb")
+    wide(page)
+    screen.run_cell()
+    card = page.locator(".jp-edt-card-live")
+    expect(card.locator("[data-picture] svg")).to_have_attribute("aria-label", re.compile("best so far"))
+    shoot("search-card", card)
+    search.wait(280)
+    page.set_viewport_size({"width": SIZE[0], "height": 520})
+    screen.run("edt:open-search", id=search.id, name=search.name)
+    tab = page.locator(".jp-edt-search-page")
+    tab.get_by_role("tab", name="Rungs").click()
+    expect(tab.locator("[data-picture] svg")).to_have_attribute("aria-label", re.compile("after 4 epochs . of . comp"))
+    shoot("search-rungs", tab.locator(".jp-edt-search"))
+    for trial in search.trials:
+        trial.job.delete()
+    search.delete()
 
 
 def test_03_the_tab_of_a_job(screen: Screen, server, shoot, finished, broken, running):
@@ -263,7 +290,7 @@ def test_08_notebook_7(screen: Screen, server, home, shoot, running):
     expect(card).to_contain_text("running")
     screen.run("edt:open-panel")
     expect(page.locator(".jp-edt-panel")).to_contain_text("digits-a")
-    expect(page.locator(".jp-edt-machine img")).to_have_attribute("alt", re.compile("Slots held"))
+    expect(page.locator(".jp-edt-machine").get_by_role("img", name=re.compile("Slots held"))).to_be_visible()
     shoot("notebook-7")
 
 

@@ -109,10 +109,16 @@ def test_from_a_finished_training_to_its_confusion_matrix_and_once_more(screen: 
     expect(page.locator(f"#jp-edt-job-{job.id} .jp-edt-job-header")).to_be_visible()
 
 
-def test_many_classes_are_dots_with_words(screen: Screen, trained):
+def test_many_classes_are_dots_with_words(screen: Screen, server, trained, write_notebook):
     job = trained("many", classes=50)
-    check = job.validate("accuracy,confusion").wait(120, progress=False)
-    page = screen.open()
+    check = job.validate("f1,accuracy,confusion").wait(120, progress=False)
+    result, card = check.validation(), check._repr_mimebundle_()
+    shown = f"F1 {100 * result['f1']:.1f} %, accuracy {100 * result['accuracy']:.1f} %"
+    assert shown in card["text/html"]
+    write_notebook(server, "card.ipynb", "check", bundles=[card])
+    page = screen.open("lab/tree/card.ipynb")
+    expect(page.locator(".jp-edt-card-live img")).to_have_attribute("alt", re.compile(f"{re.escape(shown)}\\.$"))
+    screen.shot("card-validation")
     screen.run("edt:open-job", id=check.id)
     dots = page.get_by_role("img", name="Confusion matrix of 50 classes")
     dots.scroll_into_view_if_needed()
@@ -120,13 +126,14 @@ def test_many_classes_are_dots_with_words(screen: Screen, trained):
     # The middle of the dot in row 7 and column 7; there is a label 7, and the model finds some of them.
     place = 7.5 / 50
     page.mouse.move(box["x"] + place * box["width"], box["y"] + place * box["height"])
-    times = check.validation().confusion[7][7]
+    times = result.confusion[7][7]
     expect(page.get_by_text(f"7 was recognised: {times} of")).to_be_visible()
     drawn = "node => node.getContext('2d').getImageData(7, 7, 1, 1).data[3]"
     assert (dots.evaluate(drawn) > 0) == (times > 0)
     screen.shot("validation-many")
 
 
+@pytest.mark.long  # menus of rows: test_panel.py; refusals: e2e/test_validation.py
 def test_from_the_menu_of_a_row_and_what_cannot_be_validated(screen: Screen, server, trained):
     job, plain = trained("menu"), trained("plain", script="print(1)", framework="PyTorch")
     page = screen.open()

@@ -102,14 +102,14 @@ export class Jobs implements IDisposable {
     return this.known.get(id);
   }
 
-  /** The jobs of a list, newest first; undefined before the first answer. `more` says that there are older ones. */
+  /** The jobs of a list, those that have not ended first, each newest first; undefined before the first answer. `more` says that there are older ones. */
   list(scope: Scope): { jobs: IJobView[]; more: boolean } | undefined {
     const listing = this.listings[scope];
     if (!listing.known) {
       return undefined;
     }
     const jobs = listing.members.map(id => this.known.get(id)?.view).filter(view => view !== undefined);
-    jobs.sort((a, b) => b.created - a.created);
+    jobs.sort((a, b) => Number(isFinal(a.state)) - Number(isFinal(b.state)) || b.created - a.created);
     return { jobs, more: listing.next !== undefined };
   }
 

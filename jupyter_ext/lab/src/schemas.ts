@@ -276,50 +276,6 @@ export interface IInstanceGroup {
   user_bytes?: number | null;
 }
 
-/** One queue, or an inner node of the tree that holds other groups and no jobs. */
-export interface IInstanceGroupChange {
-  /** The resource group with the slots it divides. A child is in its parent's. */
-  resource_group?: string;
-  /** Name of the group above it, "" for none. */
-  parent?: string;
-  /** How its jobs divide what it has. "fairshare": weight = priority, Webster's divisor rule. "priority": strictly the higher first, then the earlier. "fifo": strictly the earlier first. */
-  policy?: 'fairshare' | 'priority' | 'fifo';
-  /** Slots above a job's entitlement are taken back at the next update. Off: when it gives them up. */
-  preemption?: boolean;
-  /** Weight against its siblings for slots without an owner and for lent slots, ≥ 1. */
-  share?: number;
-  /** Number of slots that are its own whenever it can use them. */
-  own?: number;
-  /** Most of its own slots that others may use while it does not. null for all. */
-  lend?: number | null;
-  /** Most slots it may use beyond its own. null for no limit. */
-  borrow?: number | null;
-  /** Owner of jobs → weight, as a level between the group and its jobs. "*" for all others (1 where it is missing). null for no such level. */
-  user_shares?: Record<string, number> | null;
-  /** Divide by measured speed: a slot goes where it speeds up most. */
-  throughput_aware?: boolean;
-  /** Seconds a job runs at least before one that waits takes its turn, when there are more jobs than slots. */
-  quantum?: number;
-  /** Seconds after which a job that has never got a slot ends with ERROR. null for never. */
-  pending_timeout?: number | null;
-  /** The highest priority of a job here. Only an admin may exceed it. */
-  max_priority?: number;
-  /** Most jobs without a slot, suspended ones included, of all users and of one user. A submission above it is refused. null for no quota, as for all that follow. */
-  max_waiting?: number | null;
-  /** Most jobs with slots at once, of all users and of one user. More jobs wait. */
-  max_running?: number | null;
-  /** Most bytes that its jobs have stored, of all users and of one user. A submission above it is refused. */
-  max_bytes?: number | null;
-  /** Most jobs without a slot, suspended ones included, of all users and of one user. A submission above it is refused. null for no quota, as for all that follow. */
-  user_waiting?: number | null;
-  /** Most jobs with slots at once, of all users and of one user. More jobs wait. */
-  user_running?: number | null;
-  /** Most slots of one user's jobs. The group is then divided among its users first, as by `user_shares`. */
-  user_slots?: number | null;
-  /** Most bytes that its jobs have stored, of all users and of one user. A submission above it is refused. */
-  user_bytes?: number | null;
-}
-
 export interface IJobPage {
   jobs: IJobView[];
   next?: string;
@@ -696,12 +652,78 @@ export interface IResourceGroup {
   slots?: string;
 }
 
-/** Hosts and how many slots each of them offers. */
-export interface IResourceGroupChange {
-  /** Names of its hosts, empty for every host that no other resource group names. */
-  hosts?: string[];
-  /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number. "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
-  slots?: string;
+/** How far the trials are that are compared with each other after the same epochs. */
+export interface IRungView {
+  /** The bracket of hyperband, 0 for other algorithms. */
+  bracket: number;
+  /** Epochs after which they are compared, 0 for the end of their jobs. */
+  budget: number;
+  /** How many have been given this far to train. */
+  trials: number;
+  /** How many have reached it, failed ones included. */
+  reported: number;
+  /** How many of these were given more. */
+  promoted: number;
+}
+
+export const SearchStates = ['CREATED', 'FAILED', 'FINISHED', 'PAUSED', 'RUNNING', 'STOPPED'] as const;
+export type SearchState = (typeof SearchStates)[number];
+
+/** A search as the server shows it, without its trials. Times are seconds since the epoch (UTC). */
+export interface ISearchView {
+  id: string;
+  owner: string;
+  /** Its settings, defaults filled in. */
+  spec: Record<string, unknown>;
+  state: SearchState;
+  /** One sentence about the state, empty when the state needs none. */
+  message: string;
+  created: number;
+  ended: number | null;
+  /** How many trials are in each state. */
+  counts: Record<string, number>;
+  /** How far its trials are. */
+  rungs: IRungView[];
+  /** The trial with the best value among those with the most epochs, null before the first report. */
+  best: ITrialView | null;
+  /** How many entries of its log came from outside. It is repeatable where there are none. */
+  outside: number;
+  /** Epochs at which its trials are compared, and at last those of a whole trial. */
+  budgets: number[];
+  /** How many its trials hold. */
+  slots: number;
+  /** How many its queue has for it and others. */
+  usable_slots: number;
+}
+
+export const TrialStates = ['FAILED', 'FINISHED', 'HELD', 'PRUNED', 'RUNNING', 'STOPPED', 'WAITING'] as const;
+export type TrialState = (typeof TrialStates)[number];
+
+/** A trial as the server shows it. Times are seconds since the epoch (UTC). */
+export interface ITrialView {
+  /** Id of its search. */
+  search: string;
+  /** Its number in the search, from 0. */
+  number: number;
+  state: TrialState;
+  /** The comparison it goes to, from 0. */
+  rung: number;
+  /** The bracket of hyperband that it belongs to. */
+  bracket: number;
+  /** Its values by name. */
+  params: Record<string, unknown>;
+  /** The metric that is compared, null before the first report and where it is NaN or infinite. */
+  value: number | null;
+  /** Epochs of its newest report. */
+  epochs: number;
+  /** Id of its present job, empty before it has one. */
+  job: string;
+  /** Number of the trial whose state it went on from, null for its own. */
+  parent: number | null;
+  created: number;
+  ended: number | null;
+  /** One sentence about the state, empty when the state needs none. */
+  message: string;
 }
 
 /** The result of a validation: the content of RESULT_DIR's `validation.json`. */

@@ -7,9 +7,14 @@ const SAID = 159;
 /** Seconds up to which a computed time is given in seconds, and in minutes; as in `core/reason.py`. */
 const [NEAR, FAR] = [120, 7200];
 
-/** `1 slot`, `3 slots`. */
+/** `1 slot`, `3 slots`, for a whole number. */
 export function count(n: number, thing: string): string {
-  return `${n} ${thing}${n === 1 ? '' : 's'}`;
+  return `${grouped(n)} ${thing}${n === 1 ? '' : 's'}`;
+}
+
+/** `12,345`: a comma every three digits, as in the log. */
+export function grouped(n: number): string {
+  return Math.round(n).toLocaleString('en');
 }
 
 /** Three significant figures; what is no number is said to be none. */
@@ -37,8 +42,9 @@ export function lossFigure(value: number | null | undefined): string {
   return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, '0')}`;
 }
 
+/** `97.2 %`, as Python's `.1f` writes it everywhere else. */
 export function percent(share: number): string {
-  return `${Number((100 * share).toPrecision(3))} %`;
+  return `${(100 * share).toFixed(1)} %`;
 }
 
 /** `12.4 MB`. */
@@ -107,7 +113,8 @@ export function progressWords(view: IJobView): string {
     return '';
   }
   const step = view.validates ? 'test step' : 'update';
-  const parts = [p.total_updates ? `${step} ${p.update} of ${p.total_updates}` : `${step} ${p.update}`];
+  const all = p.total_updates ? ` of ${grouped(p.total_updates)}` : '';
+  const parts = [`${step} ${grouped(p.update)}${all}`];
   if (p.epochs) {
     parts.push(`epoch ${Math.min(p.epoch + 1, p.epochs)} of ${p.epochs}`);
   }
@@ -162,10 +169,10 @@ export function reasonWords(view: IJobView): string {
   return view.reason?.code === 'suspended' ? text.replace(/ To go on: .*$/, '') : text;
 }
 
-/** What explains the state: why it waits, else the first line of what is said about its end or its recovery. */
+/** What explains the state: why it waits, else the first line of what is said about its stop, its end or its recovery. */
 export function whyWords(view: IJobView): string {
-  const recovers = view.state === 'RECOVERING' && view.message !== '' && !beingSuspended(view);
-  if (!isFinal(view.state) && view.reason && !recovers) {
+  const told = view.message !== '' && !beingSuspended(view);
+  if (!isFinal(view.state) && view.reason && !told) {
     return reasonWords(view);
   }
   return view.state !== 'FINISHED' && view.message ? (view.message.trim().split('\n')[0] ?? '') : '';

@@ -4,6 +4,7 @@ import './card.css';
 import './panel.css';
 import './pages.css';
 import './job.css';
+import './search.css';
 import './logs.css';
 import './train.css';
 import './compare.css';

@@ -1,6 +1,6 @@
 /** What an action does, in numbers, before it is done. Pure but for what it is given. */
 import type { ICheckpoint, IJobView } from '../views';
-import { bytes, clock, count } from '../words';
+import { bytes, clock, count, grouped } from '../words';
 
 /** The newest point a training can go on from exactly, undefined when there is none. */
 export function newest(checkpoints: ICheckpoint[]): ICheckpoint | undefined {
@@ -29,11 +29,11 @@ export function stopWords(view: IJobView, checkpoints: ICheckpoint[]): string {
     const when = clock(from.time);
     parts.push(
       gone
-        ? `Its newest checkpoint is of update ${from.update} (${when}): ${count(gone, 'update')} since then would be computed again.`
-        : `Its newest checkpoint is of update ${from.update} (${when}): no update is lost.`
+        ? `Its newest checkpoint is of update ${grouped(from.update ?? 0)} (${when}): ${count(gone, 'update')} since then would be computed again.`
+        : `Its newest checkpoint is of update ${grouped(from.update ?? 0)} (${when}): no update is lost.`
     );
   } else {
-    parts.push(`It has no checkpoint yet: ${gone === 1 ? 'its 1 update is' : `all of its ${gone} updates are`} lost.`);
+    parts.push(`It has no checkpoint yet: ${gone === 1 ? 'its 1 update is' : `all of its ${grouped(gone)} updates are`} lost.`);
   }
   if (gone) {
     parts.push('Suspend it instead to lose none.');

@@ -1,26 +1,40 @@
-/** What a cell's output says of a job, as `repr(job)` left it: checked, since a notebook may say anything. */
-import { type IJobView, STATES } from '../views';
+/** What a cell's output says of a job or a search, as `repr` left it: checked, since a notebook may say anything. */
+import { type IJobView, type ISearchView, STATES } from '../views';
 
 export const MIME = 'application/vnd.edt.job+json';
+export const SEARCH_MIME = 'application/vnd.edt.search+json';
 
-export interface IBundle {
+export interface IBundle<View = IJobView> {
   id: string;
   /** When the view was taken, seconds since the epoch. */
   taken: number;
-  view: IJobView | null;
-  /** Base URL of the server the job was submitted to, as the SDK knew it. */
+  view: View | null;
+  /** Base URL of the server it was submitted to, as the SDK knew it. */
   origin: string;
 }
 
-/** The bundle, or the sentence that says why it is none. */
+/** The bundle of a job, or the sentence that says why it is none. */
 export function parseBundle(data: unknown): IBundle | string {
+  return parsed(data, 'job', isView);
+}
+
+/** The bundle of a search, or the sentence that says why it is none. */
+export function parseSearch(data: unknown): IBundle<ISearchView> | string {
+  return parsed(data, 'search', isSearch);
+}
+
+function parsed<View>(
+  data: unknown,
+  what: string,
+  isView: (data: unknown, id: string) => data is View
+): IBundle<View> | string {
   const told = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>;
   if (told['version'] !== 1) {
-    return 'This card was made by another version of jupyter-edt. What follows is how the job was then.';
+    return `This card was made by another version of jupyter-edt. What follows is how the ${what} was then.`;
   }
   const id = told['id'];
   if (typeof id !== 'string' || id === '') {
-    return 'This card does not say which job it is of.';
+    return `This card does not say which ${what} it is of.`;
   }
   const taken = told['taken'];
   return {
@@ -41,6 +55,18 @@ function isView(data: unknown, id: string): data is IJobView {
     typeof view.slots === 'number' &&
     typeof view.max_workers === 'number' &&
     typeof view.message === 'string'
+  );
+}
+
+function isSearch(data: unknown, id: string): data is ISearchView {
+  const view = (typeof data === 'object' && data !== null ? data : {}) as Partial<ISearchView>;
+  return (
+    view.id === id &&
+    typeof view.spec?.job?.name === 'string' &&
+    typeof view.state === 'string' &&
+    typeof view.counts === 'object' &&
+    Array.isArray(view.rungs) &&
+    Array.isArray(view.budgets)
   );
 }
 

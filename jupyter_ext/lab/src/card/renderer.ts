@@ -1,8 +1,8 @@
 /**
- * The renderer of `application/vnd.edt.job+json`: a card that needs no kernel, in trusted and untrusted notebooks.
+ * The renderer of `application/vnd.edt.job+json` and of a search's `…search+json`: a card that needs no kernel, in trusted and untrusted notebooks.
  *
- * It is safe: it reads a job by its id from the server the page is from, draws text, and acts only when somebody clicks.
- * It asks for its job only while it is on the screen. Where the server cannot say how the job is (deleted, another server's,
+ * It is safe: it reads a job or a search by its id from the server the page is from, draws text, and acts only when somebody clicks.
+ * It asks for it only while it is on the screen. Where the server cannot say how it is (deleted, another server's,
  * a bundle of another version), the HTML beside it in the notebook is shown, cleaned as the notebook's trust demands.
  */
 import { RenderedHTML } from '@jupyterlab/rendermime';
@@ -12,15 +12,20 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { IDisposable } from '@lumino/disposable';
 import type { Message } from '@lumino/messaging';
 import { Panel, Widget } from '@lumino/widgets';
-import { createElement } from 'react';
+import { type ReactElement, createElement } from 'react';
 
+import { Shown } from '../page/shown';
+import { EdtContext } from '../page/surroundings';
 import type { IEdt } from '../tokens';
-import { type IBundle, MIME, parseBundle } from './bundle';
+import type { ISearchView } from '../views';
+import { type IBundle, MIME, SEARCH_MIME, parseBundle, parseSearch } from './bundle';
 import { Card } from './card';
+import { SearchCard } from './search_card';
 
 export class JobCard extends Panel implements IRenderMime.IRenderer {
   private watching: IDisposable | null = null;
   private bundle: IBundle | null = null;
+  private search: Seen | null = null;
   private snapshot: RenderedHTML | null = null;
   private model: IRenderMime.IMimeModel | null = null;
   private stored = false;
@@ -40,8 +45,9 @@ export class JobCard extends Panel implements IRenderMime.IRenderer {
   /** Show this model; called again when the kernel updates the display. */
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this.model = model;
-    const parsed = parseBundle(model.data[MIME]);
-    const seen = this.watching !== null;
+    const ofSearch = model.data[SEARCH_MIME] !== undefined;
+    const parsed = ofSearch ? parseSearch(model.data[SEARCH_MIME]) : parseBundle(model.data[MIME]);
+    const seen = this.watching !== null || this.search?.seen === true;
     this.look(false);
     this.drop();
     if (typeof parsed === 'string') {
@@ -53,17 +59,19 @@ export class JobCard extends Panel implements IRenderMime.IRenderer {
       await this.store(true);
       return;
     }
-    this.bundle = parsed;
     this.stored = false;
-    const card = ReactWidget.create(
-      createElement(Card, {
-        jobs: this.edt.jobs,
-        commands: this.commands,
-        bundle: parsed,
-        onStored: (wanted: boolean) => this.turn(wanted)
-      })
-    );
-    this.addWidget(card);
+    const onStored = (wanted: boolean): void => this.turn(wanted);
+    if (ofSearch) {
+      this.bundle = null;
+      const surroundings = { ...this.edt, commands: this.commands };
+      const card = createElement(SearchCard, { bundle: parsed as IBundle<ISearchView>, onStored });
+      this.search = new Seen(createElement(EdtContext.Provider, { value: surroundings }, card));
+      this.addWidget(this.search);
+    } else {
+      this.bundle = parsed as IBundle;
+      const card = createElement(Card, { jobs: this.edt.jobs, commands: this.commands, bundle: this.bundle, onStored });
+      this.addWidget(ReactWidget.create(card));
+    }
     this.look(seen);
   }
 
@@ -84,8 +92,9 @@ export class JobCard extends Panel implements IRenderMime.IRenderer {
     super.onBeforeDetach(msg);
   }
 
-  /** Ask for the job while it is seen. */
+  /** Ask for the job or the search while it is seen. */
   private look(seen: boolean): void {
+    this.search?.look(seen);
     if (seen && this.bundle && !this.watching) {
       this.watching = this.edt.jobs.watchJob(this.bundle.id);
     } else if (!seen && this.watching) {
@@ -119,8 +128,27 @@ export class JobCard extends Panel implements IRenderMime.IRenderer {
 
   private drop(): void {
     this.snapshot = null;
+    this.search = null;
     for (const child of [...this.widgets]) {
       child.dispose();
     }
+  }
+}
+
+/** What is drawn in it knows whether it is seen. */
+class Seen extends ReactWidget {
+  seen = false;
+
+  constructor(private readonly content: ReactElement) {
+    super();
+  }
+
+  look(seen: boolean): void {
+    this.seen = seen;
+    this.update();
+  }
+
+  protected override render(): ReactElement {
+    return createElement(Shown.Provider, { value: this.seen }, this.content);
   }
 }

@@ -13,8 +13,8 @@ import { Answer, Empty, Failure } from '../page/standing';
 import type { Stretch } from '../page/stretch';
 import { LOOKS } from '../looks';
 import { State } from '../state';
-import { grouped, share } from '../page/wording';
-import { clock, figure, lossFigure, span } from '../words';
+import { share } from '../page/wording';
+import { clock, figure, grouped, lossFigure, span } from '../words';
 import { isFinal } from '../views';
 import type { ICurve, IJobView } from '../views';
 

@@ -10,14 +10,13 @@ import { explain } from '../page/explain';
 import { usePolled } from '../page/polled';
 import { Answer, Empty } from '../page/standing';
 import { type Column, Table } from '../page/table';
-import { grouped } from '../page/wording';
-import { bytes, clock } from '../words';
+import { bytes, clock, grouped } from '../words';
 import { isFinal } from '../views';
 import type { ICheckpoint, IJobView } from '../views';
 
 import { download } from './download';
 
-/** `onChanged` gets the job that goes on. */
+/** The server lists weights and then what can be resumed, each oldest first. Here the last one is on top. `onChanged` gets the job that goes on. */
 export function Checkpoints(props: {
   job: IJobView;
   seconds: number | null;
@@ -72,7 +71,7 @@ export function Checkpoints(props: {
             )}
             {said !== '' && <p role="status">✓ {said}</p>}
             <Table
-              rows={checkpoints}
+              rows={[...checkpoints].reverse()}
               keyOf={each => each.name}
               columns={COLUMNS}
               actions={each =>

@@ -5,8 +5,7 @@ import type { ReactElement, RefObject } from 'react';
 
 import { Failure, Loading, Stale } from '../page/standing';
 import { Scroll } from '../page/scroll';
-import { grouped } from '../page/wording';
-import { bytes, clock } from '../words';
+import { bytes, clock, grouped } from '../words';
 import type { IWorker } from '../views';
 
 import { useLog } from './log_feed';

@@ -12,9 +12,8 @@ import { usePolled } from '../page/polled';
 import { Empty, Failure, Loading, Stale } from '../page/standing';
 import type { Stretch } from '../page/stretch';
 import { useEdt } from '../page/surroundings';
-import { grouped } from '../page/wording';
 import type { ICurve } from '../views';
-import { clock } from '../words';
+import { clock, grouped } from '../words';
 
 const AXES = [
   ['samples', 'samples'],

@@ -3,8 +3,7 @@
 import type { ReactElement } from 'react';
 
 import { type Column, Table } from '../page/table';
-import { grouped } from '../page/wording';
-import { percent } from '../words';
+import { grouped, percent } from '../words';
 
 import { type Mistake, worst } from './confusion';
 import { ConfusionPicture } from './confusion_picture';

@@ -1,4 +1,4 @@
-/** Icons of pages, in the theme's colours: a bar that grows, four slots, a stack, two curves. */
+/** Icons of pages, in the theme's colours: a bar that grows, a lens, four slots, a stack, two curves. */
 
 import { LabIcon } from '@jupyterlab/ui-components';
 
@@ -14,6 +14,10 @@ function icon(name: string, drawing: string): LabIcon {
 export const jobIcon = icon(
   'job',
   '<path d="M3 15h4v6H3zM10 10h4v11h-4zM17 4h4v17h-4z"/>'
+);
+export const searchIcon = icon(
+  'search',
+  '<path d="M10 3a7 7 0 1 0 4.200 12.600l4.600 4.600 1.400-1.400-4.600-4.600A7 7 0 0 0 10 3zm0 2a5 5 0 1 1 0 10 5 5 0 0 1 0-10z"/>'
 );
 export const clusterIcon = icon(
   'cluster',

@@ -6,6 +6,7 @@ import { catalogue } from '../catalogue/plugin';
 import { cluster } from '../cluster/plugin';
 import { compare } from '../compare/plugin';
 import { job } from '../job/plugin';
+import { search } from '../search/plugin';
 import { train } from '../train/plugin';
 
-export const pages: JupyterFrontEndPlugin<void>[] = [job, cluster, compare, catalogue, train];
+export const pages: JupyterFrontEndPlugin<void>[] = [job, search, cluster, compare, catalogue, train];

@@ -2,13 +2,6 @@
 
 import { percent } from '../words';
 
-/** "12 345": a thin gap every three digits. */
-export function grouped(number: number): string {
-  return Math.round(number)
-    .toString()
-    .replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
-}
-
 /** 0.934 → "93.4 %"; a dash for none. */
 export function share(value: number | null | undefined): string {
   return value === null || value === undefined || !Number.isFinite(value) ? '–' : percent(value);

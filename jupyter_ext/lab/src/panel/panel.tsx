@@ -10,10 +10,11 @@ import { PictureImage } from '../picture_image';
 import type { IQuotaUse } from '../schemas';
 import { Button } from '../state';
 import type { IJobView } from '../views';
-import { clock, demandWords, sentence } from '../words';
+import { clock, demandWords, grouped, sentence } from '../words';
 import { NoJobs, NoneChosen } from './empty';
 import { ALL_OF_MINE, chosen, CHIPS, counts, type IChoice } from './filters';
 import { Row, ROW_HEIGHT } from './row';
+import { Searches } from './searches';
 import { Listbox } from './listbox';
 
 const TIMELINE_EVERY_MS = 5_000;
@@ -53,6 +54,7 @@ export function JobsPanel({ jobs, commands, visible, choice, onChoice, entering 
       <Trouble jobs={jobs} />
       <Machine jobs={jobs} visible={visible} />
       <Quotas jobs={jobs} visible={visible} />
+      <Searches jobs={jobs} commands={commands} visible={visible} />
       <Filters views={views} chips={chips} search={search} onChoose={some => onChoice({ ...choice, ...some })} />
       {list === undefined ? (
         <p className="jp-edt-empty" role="status">
@@ -75,7 +77,7 @@ export function JobsPanel({ jobs, commands, visible, choice, onChoice, entering 
           items={shown}
           rowHeight={ROW_HEIGHT}
           keyOf={view => view.id}
-          label={scope === 'mine' ? 'My jobs, newest first' : 'Jobs of everybody, newest first'}
+          label={scope === 'mine' ? 'My jobs, those that go on first' : 'Jobs of everybody, those that go on first'}
           row={view => <Row view={view} mine={view.owner === jobs.user} />}
           attributes={view => ({ 'data-edt-job': view.id, 'aria-label': sentence(view) })}
           entering={entering}
@@ -103,7 +105,7 @@ function Older({ jobs, scope, there }: { jobs: Jobs; scope: Scope; there: number
   };
   return (
     <div className="jp-edt-foot">
-      <span role="status">{trouble || `These are the newest ${there.toLocaleString('en')} jobs; there are older ones.`} </span>
+      <span role="status">{trouble || `These are the newest ${grouped(there)} jobs; there are older ones.`} </span>
       <Button disabled={asking} onClick={() => void ask()}>
         {asking ? 'Asking …' : 'Show older'}
       </Button>

@@ -15,6 +15,7 @@ import type { ReadonlyJSONObject } from '@lumino/coreutils';
 import { allowed, meant } from '../actions/choose';
 import { sentenceOf } from '../api';
 import { CATEGORY, CommandIDs } from '../commands';
+import { partsOf } from '../job/traceback';
 import { trainIcon } from '../page/icons';
 import { Opener } from '../page/opener';
 import { IEdt } from '../tokens';
@@ -35,6 +36,8 @@ interface Args extends ReadonlyJSONObject {
   /** Its answers by now. */
   draft: Record<string, string>;
   note: string;
+  /** Of a job to mend why it failed; "" for nothing. */
+  trouble: string;
 }
 
 /** The train form. */
@@ -72,6 +75,7 @@ export const train: JupyterFrontEndPlugin<void> = {
           <TrainPage
             draft={{ ...EMPTY, ...args.draft }}
             note={args.note}
+            trouble={args.trouble}
             notebook={notebookPath()}
             contents={contents}
             onDraft={draft => keep({ draft: { ...draft } })}
@@ -84,8 +88,8 @@ export const train: JupyterFrontEndPlugin<void> = {
       },
       restorer
     );
-    const open = (key: string, draft: Partial<Draft>, note = ''): unknown =>
-      opener.open({ key, note, draft: { ...EMPTY, kernel: kernelName(), ...draft } });
+    const open = (key: string, draft: Partial<Draft>, note = '', trouble = ''): unknown =>
+      opener.open({ key, note, trouble, draft: { ...EMPTY, kernel: kernelName(), ...draft } });
 
     commands.addCommand(CommandIDs.train, {
       label: 'Train …',
@@ -94,7 +98,7 @@ export const train: JupyterFrontEndPlugin<void> = {
       execute: args => {
         const given = typeof args['draft'] === 'object' ? (args['draft'] as Partial<Draft>) : {};
         const text = (name: string): string => (typeof args[name] === 'string' ? String(args[name]) : '');
-        return open(text('key'), given, text('note'));
+        return open(text('key'), given, text('note'), text('trouble'));
       }
     });
     commands.addCommand(CommandIDs.submitNotebook, {
@@ -151,29 +155,38 @@ export const train: JupyterFrontEndPlugin<void> = {
       execute: async args => {
         const job = await edt.api.job(meant(app, args));
         const kept = sourceOf(baseUrl, job.id);
-        const place = await placeOf(job, kept?.source ?? '', folders(), contents);
+        const place = await placeOf(job, kept?.source ?? '', folders(), contents, edt.api);
+        const { own, says, error } = partsOf(job.message);
+        const trouble = says.includes(error) ? says : `${says} ${error}`;
+        // A line that imports a module that is not installed is right.
+        const failed = own !== null && !says.includes(' pip install ');
+        const form = (draft: Partial<Draft>, note: string): unknown =>
+          open(`mend-${job.id}`, { ...cloneOf(job), ...draft }, note, trouble);
         if (place === null) {
-          const where = kept?.source ? `in ${kept.source}` : 'next to the open documents';
-          const missing = `The code of ${job.name} as it was submitted was not found ${where}.`;
+          const where = kept?.source ? `in ${kept.source}` : 'next to the open documents or in a folder there';
+          const missing = `The submitted code of ${job.name} was not found ${where}.`;
           if (args['look'] === true) {
-            return Notification.warning(`${missing} Open its folder, or a notebook beside it, and try again.`, { autoClose: 10_000 });
+            // JupyterLab cuts a long message, so that what to do comes first.
+            return Notification.warning(`Open one of its files and try again. ${missing}`, { autoClose: 10_000 });
           }
-          const note = `${missing} Submit its code as the server has kept it, or choose “from the file browser” under Code.`;
-          return open(`clone-${job.id}`, cloneOf(job), note);
+          return failed
+            ? form({ code: 'files' }, `${missing} Say under “What to train” where it is, once it is mended.`)
+            : form({}, `${missing} Submit it as the server has kept it, or choose “from the file browser” under Code.`);
         }
         if (args['look'] === true) {
           return openAt(app, place);
         }
         const { source, path, line } = place;
         const where = line > 0 ? `${path}, line ${line}` : path;
-        const draft = { ...cloneOf(job), code: 'files', source, main: kept?.main ?? job.main, tag: kept?.tag ?? '' };
-        if (!place.failed) {
-          // The arguments are the likelier fault, so that the form comes to the front, and the code opens behind it.
+        const main = kept?.main ?? (source.endsWith('.py') ? '' : job.main);
+        const draft = { code: 'files', source, main, tag: kept?.tag ?? '' };
+        if (!failed) {
+          // The fault is likelier elsewhere, so that the form comes to the front, and the code opens behind it.
           await openAt(app, place);
-          const note = `No line of the code failed. Change the arguments here, or ${path}, and submit.`;
-          return open(`clone-${job.id}`, draft, note);
+          const rather = own === null ? 'No line of the code failed. Change the arguments here' : 'Install the module';
+          return form(draft, `${rather}, or change ${path}, and submit.`);
         }
-        open(`clone-${job.id}`, draft, `Mend ${where}, save it, and submit: the settings are those of ${job.name}.`);
+        form(draft, `Mend ${where}, save it, and submit: the settings are those of ${job.name}.`);
         return openAt(app, place);
       }
     });

@@ -40,10 +40,11 @@ interface IDatasets {
   datasets: { name: string; type: string; trouble: string }[];
 }
 
-/** `note` is shown above the form; `onSubmitted` gets the new job and the draft it was made of. */
+/** `trouble`, why the job to mend failed, and `note` are shown above the form; `onSubmitted` gets the new job and the draft it was made of. */
 export function TrainPage(props: {
   draft: Draft;
   note: string;
+  trouble: string;
   notebook: string;
   contents: Contents.IManager;
   onDraft: (draft: Draft) => void;
@@ -129,11 +130,17 @@ export function TrainPage(props: {
   const kind = ofJob(draft) ? 'folder' : kindOf(draft.source);
   return (
     <div className="jp-edt-train">
-      <h2>{draft.clone_of === '' ? 'Train' : `Clone of ${draft.clone_name}`}</h2>
+      <h2>{draft.clone_of === '' ? 'Train' : `${props.trouble === '' ? 'Clone of' : 'Mend'} ${draft.clone_name}`}</h2>
       <p className="jp-edt-hint">
         The job starts as soon as one slot is free, grows up to its maximum while slots are free, and goes on when you close
         this tab, the kernel or the browser.
       </p>
+      {props.trouble !== '' && (
+        <p className="jp-edt-message jp-mod-wrong">
+          <span aria-hidden="true">✘︎ </span>
+          {props.trouble}
+        </p>
+      )}
       {props.note !== '' && <p className="jp-edt-reason">ℹ {props.note}</p>}
       <div className="jp-edt-train-columns">
         <form ref={form} onSubmit={event => void submit(event)} noValidate aria-label="Train" className="jp-edt-fields">
@@ -192,7 +199,7 @@ export function TrainPage(props: {
             </Field>
           )}
           <Field label="Arguments" hint="As on a command line; quotes keep words together." error={shown.args}>
-            {input => text('args', input, { placeholder: '--epochs 5 --lr 0.1' })}
+            {input => text('args', input, { placeholder: '--epochs 5 --lr 0.1', autoFocus: /\bargument/.test(props.trouble) })}
           </Field>
           <Field label="Data set" hint="Your script finds its folder in DATA_DIR." error={shown.dataset}>
             {input =>

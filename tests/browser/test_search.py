@@ -1,0 +1,122 @@
+"""A search in the output of a cell, in the panel and as a page: current without a kernel, and with buttons that act."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from edt_sdk import log
+from tests.browser.patience import until
+
+# The last two trials wait until the test has looked.
+SCRIPT = """
+import os, sys, time
+import torch
+from torch import nn
+from fabric_model import FabricModel
+
+def data(samples, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(samples, 6, generator=generator)
+    return torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())
+
+def datasets():
+    return data(64, 1), data(32, 2)
+
+while int(os.environ["EDT_TRIAL"]) > 1 and not os.path.exists(sys.argv[2]):
+    time.sleep(0.1)
+torch.manual_seed(3)
+model = nn.Linear(6, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
+FabricModel(model, datasets, nn.functional.cross_entropy, optimizer).train(2, 8, 1)
+"""
+
+
+@pytest.fixture
+def search(server, tmp_path):
+    folder, enough = tmp_path / "digits", tmp_path / "enough"
+    folder.mkdir()
+    (folder / "train.py").write_text(SCRIPT)
+    made = server.client().search(
+        folder,
+        name="digits-lr",
+        args=["{lr}", str(enough)],
+        space={"lr": log(1e-3, 1.0)},
+        metric="test_loss",
+        trials=4,
+        epochs=2,
+        min_epochs=1,
+        eta=2,
+        max_workers=1,
+        progress=False,
+    )
+    made.enough = enough.touch
+    yield made
+    enough.touch()
+    if not made.state.final:
+        made.stop()
+    made.delete()
+
+
+def test_its_card_its_page_and_its_row(screen, server, search, write_notebook):
+    until(screen.page, lambda: search.refresh().view.counts.get("HELD", 0) == 2, "two trials are held")
+    write_notebook(server, "search.ipynb", "search", bundles=[search._repr_mimebundle_()])
+    page = screen.open("lab/tree/search.ipynb")
+    card = page.locator(".jp-edt-card-live")
+    expect(card).to_contain_text("digits-lr")
+    expect(card).to_contain_text(re.compile(r"0 of 4 trials · rung 1 of 2 · best \S+ \(trial \d\) · \d of 4 slots"))
+    drawn = card.locator("[data-picture] svg")
+    expect(drawn).to_have_attribute(
+        "aria-label", re.compile("digits-lr: test_loss of 2 trials; the best so far is trial")
+    )
+    screen.shot("search-card")
+    card.get_by_role("tab", name="Rungs").click()
+    expect(drawn).to_have_attribute("aria-label", "digits-lr: after 1 epoch 2 of 4 compared.")
+    card.get_by_role("tab", name="Best trials").click()
+    expect(card.get_by_role("row")).to_have_count(5)
+    card.get_by_role("button", name="Pause").click()
+    expect(card).to_contain_text("paused")
+    card.get_by_role("button", name="Resume").click()
+    expect(card).to_contain_text("running")
+
+    card.get_by_role("button", name="Open", exact=True).click()
+    tab = page.locator(".jp-edt-search-page")
+    expect(tab.locator("[data-picture] svg")).to_have_attribute("aria-label", re.compile("test_loss of 2 trials"))
+    screen.shot("search-page")
+    search.enough()
+    search.wait(300)
+    expect(tab).to_contain_text("4 of 4 trials · rung 2 of 2 · best")
+    expect(tab.get_by_role("button", name="Stop")).to_have_count(0)
+    tab.get_by_label("Over").select_option("time")
+    expect(tab.locator("[data-picture] svg")).to_have_attribute("aria-label", re.compile("test_loss of 4 trials"))
+    tab.get_by_role("tab", name="Rungs").click()
+    rungs = "digits-lr: after 1 epoch 4 of 4 compared, 2 went on; after 2 epochs 2 of 2 compared."
+    expect(tab.locator("[data-picture] svg")).to_have_attribute("aria-label", rungs)
+    screen.shot("search-rungs")
+    tab.get_by_role("tab", name="Trials").click()
+    best = search.best
+    first = tab.get_by_role("row").nth(1)
+    expect(first.get_by_role("button")).to_have_text(str(best.number))
+    tab.get_by_label("Sorted by").select_option("number")
+    expect(first.get_by_role("button")).to_have_text("0")
+    screen.shot("search-trials")
+    tab.get_by_role("button", name=f"Open the job of trial {best.number}", exact=True).click()
+    expect(page.locator(".jp-edt-job-header:visible")).to_contain_text("finished")
+
+
+def test_a_search_that_runs_is_in_the_panel_and_is_stopped_from_its_card(screen, server, search, write_notebook):
+    bundle = search._repr_mimebundle_()
+    write_notebook(server, "stop.ipynb", "search", bundles=[bundle])
+    page = screen.open("lab/tree/stop.ipynb")
+    screen.panel()
+    row = page.get_by_role("list", name="Searches").get_by_role("button")
+    expect(row).to_contain_text("of 4 trials")
+    screen.shot("search-panel")
+    card = page.locator(".jp-edt-card-live")
+    card.get_by_role("button", name="Stop").click()
+    screen.answer("Stop", says="The search can be resumed")
+    expect(card).to_contain_text("stopped")
+    expect(card.get_by_role("button", name="Resume")).to_be_visible()
+    expect(row).to_have_count(0)
