@@ -3,7 +3,8 @@
 A tiny model, so that nothing but getting there is measured: packing and sending the source, the scheduler's decision,
 supervisor, driver, worker, the payload, the first update. Warm: a process with torch imported waits for the job
 (`EdtApp.warm_workers=1`; each job uses it up, and nothing else is measured until its successor has finished importing).
-Cold: none (`=0`). From the call of `Client.submit` to the time in the commit log's first line.
+Cold: none (`=0`), and no template. Forked: no such process, but the template that an earlier job needed. From the call
+of `Client.submit` to the time in the commit log's first line.
 
 Beside it, as information: `python -c "import torch"`, which is in whatever starts cold; the same training as a plain
 Python program, and under `torchrun --standalone` with one worker, from the start of the process; neither has a
@@ -14,7 +15,9 @@ of each, `--only-ours` leaves the last two out. Writes `.bench/first_step.json`;
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,7 +27,7 @@ from pathlib import Path
 from benchmarks.commit_log import CommitLog
 from benchmarks.our_jobs import OurJob, import_torch, server
 from benchmarks.report import ROOT, finish, table
-from benchmarks.server_processes import Spares
+from benchmarks.server_processes import Spares, templates
 from benchmarks.summary import Check, duration, summarize
 from benchmarks.torchrun_agents import SCRIPT, environment
 from edt_sdk.testing import LocalServer
@@ -69,7 +72,7 @@ def main() -> int:
     repeat = 1 if options.quick else options.repeat
     folder, begun = ROOT / "first_step", time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
-    times: dict[str, list[float]] = {"warm": [], "cold": [], "import": [], "plain": [], "torchrun": []}
+    times: dict[str, list[float]] = {"warm": [], "cold": [], "forked": [], "import": [], "plain": [], "torchrun": []}
     with server(folder / "warm", warm=True) as warm, server(folder / "cold", warm=False) as cold:
         spares = Spares(warm.pid)
         spares.wait()
@@ -78,6 +81,9 @@ def main() -> int:
             # The successor of the process just used starts now: it must not disturb the others, and is there next time.
             spares.wait()
             times["cold"].append(ours(cold))
+            times["forked"].append(ours(cold))
+            for template in templates(cold.pid):
+                os.kill(template, signal.SIGKILL)
             times["import"].append(import_torch())
             if not options.only_ours:
                 times["plain"].append(alone(folder / f"plain-{number}", ()))
@@ -88,6 +94,7 @@ def main() -> int:
     names = {
         "warm": "submit → first update, warm",
         "cold": "submit → first update, cold",
+        "forked": "submit → first update, from the template",
         "import": 'information: python -c "import torch"',
         "plain": "information: python train.py → first update",
         "torchrun": "information: torchrun --standalone → first update",

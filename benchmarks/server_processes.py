@@ -76,8 +76,16 @@ def wait_for_standbys(server: int, members: int, standbys: int) -> None:
 
 
 def zygotes(server: int) -> set[int]:
-    """Pids of the processes below a server that others are forked from with torch imported, and of their heirs."""
-    return {pid for pid in _below(server) if _ZYGOTE in _read(pid, "cmdline").split(b"\0")}
+    """Pids of the processes below a server's supervisors that others are forked from, and of their heirs.
+
+    They have torch imported. The server's own children, its templates, are left out.
+    """
+    return _zygotes(server, lambda parent: parent != server)
+
+
+def templates(server: int) -> set[int]:
+    """Pids of a server's templates, from which supervisors are forked with their zygotes."""
+    return _zygotes(server, lambda parent: parent == server)
 
 
 def wait_for(condition: Callable[[], Any], what: str, limit: float, poll: float) -> None:
@@ -87,6 +95,11 @@ def wait_for(condition: Callable[[], Any], what: str, limit: float, poll: float)
         if time.monotonic() > deadline:
             raise SystemExit(f"waited in vain for {what} ({limit:.0f} s)")
         time.sleep(poll)
+
+
+def _zygotes(server: int, below: Callable[[int], bool]) -> set[int]:
+    found = {pid for pid in _below(server) if _ZYGOTE in _read(pid, "cmdline").split(b"\0")}
+    return {pid for pid in found if below(_parent(pid))}
 
 
 def _below(root: int) -> set[int]:

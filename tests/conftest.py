@@ -1,6 +1,7 @@
 """Plugins of the whole suite, which pytest takes from the top folder only, and what tests of several folders share."""
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -24,6 +25,9 @@ _PATIENCE = 90.0
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
 
 
+# Whatever is imported and collected stays to the end. To look for garbage in it again and again is a fifth of the work.
+gc.disable()
+
 _own_folder = pytest.StashKey[str]()
 _watcher = pytest.StashKey[subprocess.Popen[bytes]]()
 
@@ -42,6 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(leftovers)
     if os.environ.get("EDT_PROCESSOR_TIME"):
         config.pluginmanager.register(processor_time.ProcessorTime(config))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, among what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

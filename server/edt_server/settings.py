@@ -39,7 +39,8 @@ class Settings:
         data_fs: DLI_DATA_FS of jobs, "" when there is none.
         checkpoint_interval: seconds between rolling checkpoints of a training.
         hang_timeout: timeout in seconds for a busy worker without any sign of life, at least. It is replaced then.
-        warm_workers: processes kept ready with torch imported for future jobs, 0 for none.
+        warm_workers: spare supervisors kept ready for future jobs. With 0 nothing is started before the first job,
+            which waits for the import of torch. Later jobs share it while the server runs.
         standby_workers: workers that a job with fewer slots than it asks for keeps ready for the next, 0 for none.
         retention_days: days after its end that a job is removed with its results, 0 for never.
         retention_bytes: most bytes of ended jobs. The oldest are removed until it holds. 0 for no limit.

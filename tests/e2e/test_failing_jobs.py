@@ -34,9 +34,9 @@ def processes_of(job: Job) -> list[psutil.Process]:
 @pytest.mark.parametrize(
     ("main", "said"),
     [
-        ("raising_dataset.py", "the disk with the images is gone"),
+        pytest.param("raising_dataset.py", "the disk with the images is gone", marks=pytest.mark.long),
         pytest.param("never_trains.py", "train()", marks=pytest.mark.long),
-        ("unpicklable_model.py", "model.handle"),
+        pytest.param("unpicklable_model.py", "model.handle", marks=pytest.mark.long),
         pytest.param("raising_getitem.py", "sample 13 is broken", marks=pytest.mark.long),
         ("raising_script.py", "ZeroDivisionError"),
         (

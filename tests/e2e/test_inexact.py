@@ -34,7 +34,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_counter_in_the_model_is_found_and_said_everywhere(four_slots: Jobs, workers: int) -> None:
     job = four_slots.client.submit(ANNEALED, name="annealed", max_workers=workers, progress=False).wait(240)
     said = job.view.progress.inexact

@@ -54,6 +54,12 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield server
 
 
+# Nothing is kept from anybody without a sandbox: `test_what_eve_gets` shows that always.
+SANDBOXED = pytest.mark.parametrize(
+    "shared", ["sandbox", "account", pytest.param("same", marks=pytest.mark.long)], indirect=True, scope="module"
+)
+
+
 def kind_of(server: LocalServer) -> str:
     return str(server.traits["EdtApp.isolation"])
 
@@ -134,6 +140,7 @@ def resumed_on_another_server(jobs: Jobs, job: Job) -> None:
     jobs.server.client().job(job.id).resume(checkpoint="epoch-1")
 
 
+@SANDBOXED
 def test_a_training_in_a_sandbox_has_the_same_bits_and_leaves_nothing(shared: LocalServer, tmp_path: Path) -> None:
     jobs = Jobs(shared)
     arguments = ["--epochs", "2", "--samples", "60", "--checkpoints", "1"]
@@ -170,6 +177,7 @@ pathlib.Path(__file__).with_name("outside.txt").write_text("eve was here")
 """
 
 
+@SANDBOXED
 def test_variables_that_start_other_code_start_it_inside(shared: LocalServer, tmp_path: Path) -> None:
     eve = Client(shared.url, "eve-secret")
     (tmp_path / "train.py").write_text(START)

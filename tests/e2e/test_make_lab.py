@@ -106,9 +106,12 @@ async def typed(socket_url: str, command: str) -> str:
         if kind == "stdout":
             shown += content[0]
     terminal.close()
+    while await terminal.read_message() is not None:  # until it is closed
+        pass
     return shown
 
 
+@pytest.mark.long  # browser/test_make_lab.py goes on after a restart
 @pytest.mark.timeout(400)
 def test_a_restart_has_the_same_address_and_keeps_the_notebooks(start, tmp_path):
     lab = start("--no-browser")

@@ -66,14 +66,24 @@ def percentages(text: str, before: str) -> list[float]:
     return [float(found) for found in re.findall(rf"{before} ?([\d.]+)%", text)]
 
 
-def test_quickstart(execute):
+def test_quickstart_and_its_log_is_one_that_people_read(execute, start):
     text = execute("01_quickstart.ipynb").text
     assert "Would pack" in text
     assert percentages(text, "test accuracy")[0] > 90
     right, of = map(int, re.search(r"(\d+) of (\d+) right", text).groups())
     assert right / of > 0.9
+    (job,) = (job for job in start(4).client().jobs() if job.name == "quickstart")
+    lines = str(job.logs()).splitlines()
+    assert len(lines) <= 50, "\n".join(lines)
+    epochs = [line for line in lines if "Epoch " in line]
+    assert [int(re.search(r"Epoch (\d+) of 10: ", line)[1]) for line in epochs][::9] == [1, 10]
+    assert "ccuracy: 0.0" not in str(job.logs())
+    # The last line has what the page shows.
+    assert f"accuracy {100 * job.metrics().test_accuracy:.1f} %; " in epochs[-1]
+    assert job.view.log == "quiet"
 
 
+@pytest.mark.long  # test_train_from_a_cell.py has the same mechanisms
 def test_bring_your_own_model(execute):
     text = execute("02_bring_your_own_model.ipynb").text
     plain, elastic = percentages(text, "test accuracy")
@@ -84,10 +94,8 @@ def test_bring_your_own_model(execute):
     assert int(many) > 1, "a comparison of one worker with one says nothing"
 
 
-@pytest.mark.parametrize(
-    ("slots", "half", "less", "more"),
-    [(4, 2, 1, 3), pytest.param(8, 4, 3, 5, marks=pytest.mark.long)],  # in the time that eight start, all cores train
-)
+@pytest.mark.long  # test_allocation.py shares four slots the same way
+@pytest.mark.parametrize(("slots", "half", "less", "more"), [(4, 2, 1, 3), (8, 4, 3, 5)])
 def test_share_by_priority(execute, slots, half, less, more):
     notebook = execute("03_share_by_priority.ipynb", slots)
     told = re.findall(r"→ (.*)", notebook.text)
@@ -124,6 +132,18 @@ def test_survive_failures(execute):
     calm, disturbed = re.findall(r"^[0-9a-f]{64}$", text, re.MULTILINE)
     assert calm == disturbed
     assert "killed worker" in text
+
+
+@pytest.mark.long  # the guide's search, which repo/test_guide_runs.py runs, is the same
+def test_a_search_ends_with_its_best_model(execute):
+    notebook = execute("08_search.ipynb")
+    assert re.search(r"Trial \d is FINISHED: 0\.9\d+ after 4 epochs, batch=\d+", notebook.text)
+    assert "of 6, the best 3 go on" in notebook.text
+    cards = [
+        output["data"] for output in notebook.outputs if "application/vnd.edt.search+json" in output.get("data", {})
+    ]
+    assert cards
+    assert "6 of 6" in cards[0]["text/html"]
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.ipynb")), ids=lambda path: path.name)

@@ -46,6 +46,7 @@ def sums(job: Job) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.long  # test_hosts.py loses hosts, test_plain_frameworks.py begins again
 @pytest.mark.parametrize("lost", ["a", pytest.param("b", marks=pytest.mark.long)])
 def test_ranks_on_both_hosts_begin_again_when_one_is_lost(two_hosts: Jobs, tmp_path: Path, lost: str) -> None:
     (tmp_path / "train.py").write_text(textwrap.dedent(MEETS))

@@ -68,6 +68,7 @@ def test_a_job_moves_to_a_queue_over_other_hosts_and_ends_with_the_same_bits(
     assert "instance group is now night (was day)" in repr(job.story())
 
 
+@pytest.mark.long  # jupyter/api/test_plan.py: slots follow the plan while jobs run
 def test_the_plan_changes_while_a_job_runs(halves: Jobs, undisturbed: str, tmp_path: Path) -> None:
     client = halves.client
     gates = Gates(tmp_path / "gates", EPOCHS)

@@ -25,6 +25,7 @@ def wait_for_updates(jobs: Jobs, job: Job, more: int = 3) -> None:
     until(lambda: committed(jobs, job) >= goal, f"{more} more updates")
 
 
+@pytest.mark.long  # server/test_supervisor_deaths.py, chaos/test_short.py
 def test_a_killed_worker_is_replaced_and_no_update_is_lost(four_slots: Jobs) -> None:
     job = four_slots.submit("forever.py", name="victim")
     until(lambda: four_slots.worlds(job)[-1:] == [4], "four workers")
@@ -89,6 +90,7 @@ def test_or_to_go_on_and_say_so(four_slots: Jobs, tmp_path: Path) -> None:
     job.stop()
 
 
+@pytest.mark.long  # the same over REST: jupyter/api/test_suspension.py; bits: chaos/test_short.py
 def test_suspended_a_job_holds_no_slot_and_goes_on_where_it_was(four_slots: Jobs) -> None:
     job = four_slots.submit("forever.py", name="sleeper", max_workers=3)
     until(lambda: four_slots.worlds(job)[-1:] == [3], "three workers")
@@ -107,6 +109,7 @@ def test_suspended_a_job_holds_no_slot_and_goes_on_where_it_was(four_slots: Jobs
     job.stop()
 
 
+@pytest.mark.long  # e2e/test_isolation.py, sdk/client/test_against_server.py
 def test_resumed_from_a_checkpoint_a_job_ends_with_the_same_bits(four_slots: Jobs, tmp_path: Path) -> None:
     gates = tmp_path / "gates"
     gates.mkdir()
@@ -134,6 +137,7 @@ def test_resumed_from_a_checkpoint_a_job_ends_with_the_same_bits(four_slots: Job
     assert (four_slots.private(job) / "training-0.discarded.jsonl").exists()
 
 
+@pytest.mark.long  # sdk/client/test_against_server.py stops and resumes a training
 def test_a_killed_job_can_be_taken_up_again(four_slots: Jobs) -> None:
     job = four_slots.submit("forever.py", name="again", max_workers=1)
     wait_for_updates(four_slots, job)

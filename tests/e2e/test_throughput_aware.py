@@ -30,6 +30,7 @@ def held(job: Job) -> int:
     return job.refresh().view.slots
 
 
+@pytest.mark.long  # server/service/test_speeds.py, server/core/test_rule.py
 def test_a_job_that_slows_down_with_more_workers_leaves_them_to_one_that_does_not(aware: Jobs, tmp_path: Path) -> None:
     group = aware.client.create_instance_group("fast lane", throughput_aware=True)
     assert group.throughput_aware

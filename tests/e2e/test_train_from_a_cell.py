@@ -181,6 +181,7 @@ def test_a_figure_in_the_cell_follows_the_training(four_slots: Jobs, kernel_envi
     assert f"Train loss {metrics.loss:.4g}, test loss {metrics.test_loss:.4g}" in figure.data["text/plain"]
 
 
+@pytest.mark.long  # sdk/notebook/test_live_figure.py draws the same figure
 def test_without_matplotlib_the_figure_is_svg(kernel_environment: Path) -> None:
     hidden = "import sys; sys.modules['matplotlib'] = None"
     *_, cell = executed(kernel_environment, hidden, MODEL, TRAIN)
@@ -223,21 +224,21 @@ def test_an_interrupt_ends_the_waiting_and_a_new_kernel_gets_the_weights(
     assert looked.split("JOB ")[1].split()[:2] == [job.id, four_slots.parameters_hash(job)]
 
 
-def test_what_cannot_be_sent_is_named_and_nothing_is_submitted(four_slots: Jobs, kernel_environment: Path) -> None:
+def test_what_cannot_be_sent_and_what_fails_there_is_told_here(four_slots: Jobs, kernel_environment: Path) -> None:
     before = len(four_slots.client.jobs())
     lock = "import threading; model.handle = threading.Lock()"
-    *_, refused = run(kernel_environment, MODEL, lock, TRAIN, allow_errors=True)
-    assert refused.startswith("Unprocessable: model.handle cannot be sent"), "a sentence, no traceback"
-    assert len(four_slots.client.jobs()) == before
-
-
-def test_a_failure_there_is_told_here(kernel_environment: Path) -> None:
+    count = "from edt_sdk import Client; print(len(Client().jobs()))"
     broken = """
         def datasets():
             raise OSError("the disk is gone")
 
+        del model.handle
         fabric = FabricModel(model, datasets, nn.functional.cross_entropy, optimizer)
     """
-    *_, refused = run(kernel_environment, MODEL, broken, TRAIN, allow_errors=True)
-    assert "JobFailed" in refused
-    assert "the disk is gone" in refused
+    _, _, refused, counted, _, failed = run(
+        kernel_environment, MODEL, lock, TRAIN, count, broken, TRAIN, allow_errors=True
+    )
+    assert refused.startswith("Unprocessable: model.handle cannot be sent"), "a sentence, no traceback"
+    assert int(counted) == before, "nothing is submitted"
+    assert "JobFailed" in failed
+    assert "the disk is gone" in failed

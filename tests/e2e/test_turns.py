@@ -33,6 +33,7 @@ def stints(job: Job) -> int:
     return sum(1 for event in job.story() if event.kind == "slot_granted" and event.data["slots"] == 1)
 
 
+@pytest.mark.long  # turns: server/core/test_turns.py; bits of a suspended job: chaos/test_short.py
 def test_three_jobs_on_two_slots_all_get_on_in_turns_and_end_with_the_same_bits(turns: Jobs, tmp_path: Path) -> None:
     arguments = ["--epochs", "4", "--samples", "243", "--pause", "0.01", "--gates", str(tmp_path)]
     alone = turns.submit("cnn.py", *arguments, name="alone", max_workers=1).wait(300)

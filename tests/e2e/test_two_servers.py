@@ -56,13 +56,6 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    pair = Pair(tmp_path)
-    yield pair
-    pair.stop()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     """A pair over either kind of store."""
     url = request.getfixturevalue("cluster").new_database() if request.param == "postgresql" else ""
@@ -160,14 +153,22 @@ def test_what_the_follower_refuses_and_what_the_leader_refuses(lasting: Pair) ->
     assert key.stat().st_mode & 0o777 == 0o600
 
 
+# The leadership itself is tested with both stores always: tests/server/leadership.
+_LONG = pytest.param("postgresql", marks=pytest.mark.long)
+EITHER = pytest.mark.parametrize("either", ["sqlite", _LONG], indirect=True)
+
+
+@EITHER
 def test_the_leader_is_killed_in_the_middle_of_a_stream(either: Pair) -> None:
     client = either.follower.client()
     job = submit(client)
     lines = iter(job.logs(follow=True, stream="driver"))
     pids = {worker["pid"] for worker in until(job.workers, "a worker")}
     either.leader.kill()
-    until(lambda: leads(either.follower), "the take-over", limit=30)
+    # Requests that come while nobody leads wait for the next leader.
     assert client.job(job.id).view.id == job.id
+    assert submit(client).id in {each.id for each in client.jobs()}
+    assert leads(either.follower)
     assert {worker["pid"] for worker in job.workers()} == pids
     job.stop()
     until(lambda: job.refresh().state is JobState.KILLED, "the end, under the next leader")
@@ -180,15 +181,7 @@ def test_the_paces_leave_time_for_what_is_promised() -> None:
     assert MANY_HOSTS.valid + MANY_HOSTS.look < PROMISED
 
 
-def test_a_request_that_comes_while_nobody_leads_waits_for_the_next_leader(pair: Pair) -> None:
-    client = pair.follower.client()
-    job = submit(client)
-    pair.leader.kill()
-    assert client.job(job.id).view.id == job.id
-    assert submit(client).id in {each.id for each in client.jobs()}
-
-
-@pytest.mark.parametrize("either", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
+@EITHER
 def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(either: Pair) -> None:
     job = submit(either.leader.client())
     stop_between_transactions(either)

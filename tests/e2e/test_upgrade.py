@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from edt_sdk.testing import LocalServer
 from tests.e2e.harness import Jobs
 from tests.e2e.hosts import agent, below, running, wait_for_hosts
@@ -14,6 +16,7 @@ TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.local_hosts": {"a": 1, "b": 1}, 
 LONG = ("--epochs", "60", "--samples", "60")
 
 
+@pytest.mark.long  # test_upgrade_with_jobs.py, and server/agent/test_keeping.py with such an agent
 def test_a_job_below_agents_of_an_older_version_goes_on_with_the_same_bits(tmp_path_factory, tmp_path: Path) -> None:
     with LocalServer(tmp_path_factory.mktemp("upgrade"), traits=TRAITS) as server:
         jobs = Jobs(server)

@@ -26,6 +26,12 @@ def trained(four_slots: Jobs) -> Job:
     return four_slots.submit("digits.py", "classes", name="digits", max_workers=1).wait(120)
 
 
+@pytest.fixture(scope="module")
+def validated(trained: Job) -> Job:
+    """Its validation by one worker, with every metric."""
+    return trained.validate(ALL).wait(120)
+
+
 def last_test(job: Job) -> tuple[float, float]:
     """Loss and accuracy of a job's last validation."""
     record = job.metrics().test[-1]
@@ -42,10 +48,10 @@ def own_figures(job: Job, output: int) -> tuple[torch.Tensor, torch.Tensor]:
         return model(torch.tensor(digits.data[1400:] / 16, dtype=torch.float32)), torch.tensor(digits.target[1400:])
 
 
-def test_it_says_what_the_training_said_and_what_scikit_learn_says(four_slots: Jobs, trained: Job):
-    validating = trained.validate(ALL)
+def test_it_says_what_the_training_said_and_what_scikit_learn_says(four_slots: Jobs, trained: Job, validated: Job):
+    validating = validated
     assert (validating.view.validates, validating.view.name) == (trained.id, "digits-validation")
-    result = validating.wait(120).validation()
+    result = validating.validation()
     # To the bit: the same steps over the same data with the same weights.
     assert (result["loss"], result["accuracy"]) == last_test(trained) == last_test(validating)
     outputs, labels = own_figures(trained, 10)
@@ -80,8 +86,8 @@ def test_it_says_what_the_training_said_and_what_scikit_learn_says(four_slots: J
     assert validating.view.progress.update == validating.view.progress.total_updates == 7
 
 
-def test_any_number_of_workers_and_a_suspension_give_the_same(four_slots: Jobs, trained: Job):
-    alone = trained.validate(ALL).wait(120).validation()
+def test_any_number_of_workers_and_a_suspension_give_the_same(trained: Job, validated: Job):
+    alone = validated.validation()
     many = trained.validate(ALL, max_workers=4, name="many")
     many.suspend()
     until(lambda: many.refresh().view.state in ("SUSPENDED", "FINISHED"), "its suspension")
@@ -104,18 +110,6 @@ def test_a_death_in_the_middle_costs_nothing(four_slots: Jobs):
     result = validating.wait(120).validation()
     assert (result["loss"], result["accuracy"]) == last_test(trained)
     assert sum(map(sum, result.confusion)) == 397
-
-
-def test_it_outlives_its_training_and_a_clone_validates_again(four_slots: Jobs):
-    trained = four_slots.submit("digits.py", "classes", "1", max_workers=1).wait(120)
-    first = trained.validate()
-    expected = last_test(trained)
-    first.wait(120)
-    trained.delete()
-    assert (first.validation()["loss"], first.validation()["accuracy"]) == expected
-    again = first.clone()
-    assert again.view.validates == trained.id
-    assert again.wait(120).validation().metrics == first.validation().metrics
 
 
 @pytest.mark.long
@@ -163,10 +157,9 @@ def test_a_loss_is_all_there_is_of_a_regression(four_slots: Jobs):
     assert (loss.classes, loss.confusion, loss.per_class) == (None, None, ())
 
 
-def test_what_cannot_be_validated_is_refused_with_a_sentence(four_slots: Jobs, trained: Job):
-    validating = trained.validate("loss")
+def test_what_cannot_be_validated_is_refused_with_a_sentence(four_slots: Jobs, trained: Job, validated: Job):
     with pytest.raises(Unprocessable, match=f"is a validation itself. Validate the training, {trained.id}"):
-        validating.validate()
+        validated.validate()
     with pytest.raises(Unprocessable, match="is a training, no validation"):
         trained.validation()
     with pytest.raises(InvalidRequest, match=r"no metric 'mAP'\. There are loss, accuracy, top<K>"):
@@ -179,9 +172,19 @@ def test_what_cannot_be_validated_is_refused_with_a_sentence(four_slots: Jobs, t
     with pytest.raises(Conflict, match=r"has written no weights yet\. Validate it when it has finished"):
         waiting.validate()
     waiting.stop()
-    untested = four_slots.submit("digits.py", "untested", "1", max_workers=1).wait(120).validate()
-    with pytest.raises(JobFailed, match="nothing to validate with"):
-        untested.wait(120)
     plain = four_slots.submit("last_words.py", framework="PyTorch", max_workers=1)
     with pytest.raises(Unprocessable, match=r"runs its script as it is \(PyTorch\)"):
         plain.validate()
+    untested = four_slots.submit("digits.py", "untested", "1", max_workers=1).wait(120).validate()
+    with pytest.raises(JobFailed, match="nothing to validate with"):
+        untested.wait(120)
+
+
+def test_it_outlives_its_training_and_a_clone_validates_again(trained: Job, validated: Job):
+    """The last test, for it deletes the training."""
+    expected = last_test(trained)
+    trained.delete()
+    assert (validated.validation()["loss"], validated.validation()["accuracy"]) == expected
+    again = validated.clone()
+    assert again.view.validates == trained.id
+    assert again.wait(120).validation().metrics == validated.validation().metrics

@@ -352,9 +352,8 @@ CELLS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("module", "workers"), [("pyedt.fabric_model", 1), pytest.param("fabric_model", 2, marks=pytest.mark.long)]
-)
+@pytest.mark.long  # test_train_from_a_cell.py trains in a cell, and the folder of release 4 imports pyedt
+@pytest.mark.parametrize(("module", "workers"), [("pyedt.fabric_model", 1), ("fabric_model", 2)])
 def test_the_notebooks_of_release_4(
     module: str, workers: int, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

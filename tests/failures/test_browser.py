@@ -192,6 +192,7 @@ def desk(world: World, page: Page) -> Iterator[Desk]:
     jobs["living"].stop()
 
 
+@pytest.mark.long  # in a kernel and at a shell always; the tab in browser/test_job_tab.py
 @covers("gone", *EVERYWHERE)
 @covers("back", *EVERYWHERE)
 def test_a_server_that_is_gone_and_comes_back(world: World, desk: Desk, told):
@@ -267,6 +268,7 @@ def test_an_authorizer_that_says_no(world: World, desk: Desk, told):
     expect(desk.page.locator(".jp-edt-panel [role=alert]")).to_have_count(0)
 
 
+@pytest.mark.long  # in a kernel and at a shell always; the tab in browser/test_job_tab.py
 @covers("deleted", "card", "tab", "compare")
 def test_a_job_that_somebody_else_deletes(desk: Desk, told):
     desk.free()
@@ -294,6 +296,7 @@ def test_a_job_that_somebody_else_deletes(desk: Desk, told):
     expect(row).to_have_count(0)
 
 
+@pytest.mark.long  # in a kernel and at a shell always; a thousand in browser/test_panel.py
 @covers("many", "panel", "compare")
 def test_ten_thousand_jobs(desk: Desk, told):
     desk.free()
@@ -316,6 +319,7 @@ def test_ten_thousand_jobs(desk: Desk, told):
     told("compare", "many", desk.page.locator(".jp-edt-compare fieldset > .jp-edt-hint").last.inner_text())
 
 
+@pytest.mark.long  # in a kernel and at a shell always; the log in browser/test_job_tab.py
 @covers("line", "card", "panel", "tab")
 def test_a_line_of_a_megabyte(desk: Desk, told):
     desk.free()
@@ -338,6 +342,7 @@ def test_a_line_of_a_megabyte(desk: Desk, told):
     told("tab", "line", short(line.inner_text()))
 
 
+@pytest.mark.long  # in a kernel and at a shell it is tested always
 @covers("nan", "card", "panel", "tab", "compare")
 def test_losses_that_are_no_numbers(desk: Desk, told):
     desk.free()

@@ -176,6 +176,7 @@ def test_a_token_that_is_not_valid_any_more(world: World, kernel: Kernel, job, t
         world.again(token=old)
 
 
+@pytest.mark.long  # in the browser it is tested always
 @covers("denied", *ASKED, "repr", "monitor", "wait")
 def test_an_authorizer_that_says_no(world: World, kernel: Kernel, job, told):
     try:
@@ -267,6 +268,7 @@ def test_losses_that_are_no_numbers(world: World, kernel: Kernel, finished, told
     told("wait", "nan", f"{figure.split('.')[0]}. {line}")
 
 
+@pytest.mark.long  # in the browser it is tested always
 @covers("disk", *ASKED)
 def test_a_full_disk(world: World, kernel: Kernel, told, tmp_path: Path):
     (tmp_path / "train.py").write_text("# FabricModel")

@@ -55,6 +55,8 @@ class World:
             root / "server", slots=2, app=app, token="ann-secret", traits=given, environ={"PYTHONPATH": str(ROOT)}
         )
         self.session = requests.Session()
+        # A server closes a connection after a body that it did not read, and the next request would fail with it.
+        self.session.headers["Connection"] = "close"
         self.jobs: list[str] = []
         self.kept: list[str] = []
 
@@ -168,7 +170,7 @@ class World:
 def running(root: Path, *, app: str = "server", **traits: object) -> Iterator[World]:
     """A server with what its users have on it, ended with all its jobs."""
     world = World(root, app=app, **traits)
-    with world.server:
+    with world.server, world.session:
         world.fill()
         yield world
         world.is_well()

@@ -107,10 +107,11 @@ def call(edt, jp_fetch):
 
 @pytest.fixture
 def submit(call):
-    """POST a submission; keyword arguments change the specification."""
+    """POST a submission, by itself of a plain job that sleeps; keyword arguments change the specification."""
 
     async def send(files=None, *, spec=None, headers=None, archive=None, parts=None, **changes):
-        files = {"train.py": SLEEPER} if files is None else files
+        if files is None:
+            files, changes = {"train.py": SLEEPER}, {"framework": "PyTorch", **changes}
         spec = {"name": "test job", "main": "train.py", "max_workers": 1, **changes} if spec is None else spec
         archive = packed(files) if archive is None else archive
         parts = (("spec", json.dumps(spec).encode()), ("package", archive)) if parts is None else parts

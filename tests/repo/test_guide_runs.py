@@ -31,6 +31,7 @@ TRAINS = CLIENT + (
 BEFORE: dict[str, dict[int, str]] = {
     "user-guide.md": {},
     "guide/first-hour.md": {0: CLIENT},
+    "guide/search.md": {0: CLIENT},
     "guide/submit.md": {},
     "guide/steer.md": {0: TRAINS.format("not job.metrics().train")},
     "guide/watch.md": {0: TRAINED + "\nfirst, second = job, job.clone().wait()"},

@@ -21,12 +21,18 @@ SDK = [
     "NotBuiltYet",
     "NotFound",
     "PackageError",
+    "Search",
+    "SearchTrial",
     "ServerUnreachable",
     "TooLarge",
     "Unprocessable",
     "WaitTimeout",
     "__version__",
+    "choice",
+    "integer",
     "load_ipython_extension",
+    "log",
+    "uniform",
     "unload_ipython_extension",
 ]
 

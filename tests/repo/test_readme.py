@@ -34,7 +34,7 @@ def test_the_ten_lines_of_the_readme_work(root, tmp_path):
     (tmp_path / "train.py").write_text(script)
     with LocalServer(tmp_path / "server", slots=2, traits={"EdtApp.threads_per_slot": 1}) as server:
         done = subprocess.run(
-            [sys.executable, "-c", example],
+            [sys.executable, "-c", f"{example}print(model)"],
             cwd=tmp_path,
             env=os.environ | {"EDT_URL": server.url, "EDT_TOKEN": server.token},
             capture_output=True,
@@ -46,4 +46,4 @@ def test_the_ten_lines_of_the_readme_work(root, tmp_path):
     accuracies = [float(line) for line in done.stdout.splitlines() if re.fullmatch(r"0?\.\d+|1\.0", line)]
     assert accuracies
     assert accuracies[0] > 0.95
-    assert list((tmp_path / "models").glob("*.zip"))
+    assert "Linear(in_features=2, out_features=64" in done.stdout

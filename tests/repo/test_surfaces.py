@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edt_sdk import Client, Job
+from edt_sdk import Client, Job, Search
 from edt_sdk.cli import build_parser
 from edt_sdk.notebook.magics import EdtMagics
 
@@ -26,12 +26,12 @@ TABLE = [
     if line.startswith("| ") and not line.startswith("| To ")
 ]
 PUBLIC = {
-    "client": {name for name in dir(Client) if not name.startswith("_") and callable(getattr(Client, name))},
-    "job": {name for name in dir(Job) if not name.startswith("_") and callable(getattr(Job, name))},
+    owner: {name for name in dir(held) if not name.startswith("_") and callable(getattr(held, name))}
+    for owner, held in {"client": Client, "job": Job, "search": Search}.items()
 }
 # No verbs: what belongs to Python's objects, `job.what_if` by another way, and what monitors and cards are made with.
 OTHERS = {
-    *("client.close", "client.what_if", "job.refresh", "job.saw"),
+    *("client.close", "client.what_if", "job.refresh", "job.saw", "search.refresh"),
     *("job.bundle", "job.log_lines", "job.losses", "job.through"),
 }
 

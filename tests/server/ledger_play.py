@@ -72,6 +72,9 @@ class Play:
     def resume(self, job, checkpoint=""):
         return self.do(lambda change: suspension.resume(change, self.paths(job), job, "ann", checkpoint))
 
+    def budget(self, job, budget):
+        return self.do(lambda change: suspension.set_budget(change, job, budget))
+
     def lose(self, job, **what):
         self.do(lambda change: recovery.supervisor_lost(change, job, "Killed", **what))
 

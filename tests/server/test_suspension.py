@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound
-from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, NotFound, Unprocessable
+from edt_sdk.schemas.job import JobSpec, JobState
+from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.validation import Validates
 from edt_sdk.schemas.wire import control
 from edt_server.ledger import suspension
 from edt_server.store import StoreUnavailable
@@ -129,6 +131,112 @@ class TestResume:
         play.say("a", control.JobEnded(state=JobState.FAILED, message=""))
         with pytest.raises(Conflict, match="never began to train"):
             play.resume("a")
+
+
+class TestHold:
+    @pytest.fixture
+    def holding(self, trained):
+        """Job "a" holds after three of 27 epochs, and has left its slots."""
+        trained.budget("a", 3)
+        assert trained.outcome.allocations["a"].budget == 3
+        trained.say("a", control.BudgetReached(training=0, epoch=3, epochs=27))
+        assert trained.outcome.allocations["a"].slots == ()
+        assert trained.state("a") is JobState.RUNNING
+        trained.leave("a")
+        return trained
+
+    def test_it_is_suspended_with_a_reason_and_goes_on_with_more_budget(self, holding):
+        assert holding.state("a") is JobState.SUSPENDED
+        assert holding.ledger.core.reason("a").text == "It has reached 3 of 27 epochs; its search decides."
+        assert holding.ledger.core.free() == (0, 1, 2)
+        assert holding.texts("a", "job_held") == ["holds: it has reached 3 of 27 epochs"]
+        holding.budget("a", 9)
+        assert holding.state("a") is JobState.LAUNCHING
+        allocation = holding.outcome.allocations["a"]
+        assert (len(allocation.slots), allocation.budget, holding.outcome.launches) == (3, 9, ())
+        holding.form("a")
+        assert holding.state("a") is JobState.RUNNING
+
+    def test_nobody_leaves_when_there_is_more_budget_by_then(self, trained):
+        trained.budget("a", 3)
+        trained.budget("a", 9)
+        count = len(trained.ledger.store.events())
+        trained.say("a", control.BudgetReached(training=0, epoch=3, epochs=27))
+        assert (trained.state("a"), len(trained.ledger.core.holding("a"))) == (JobState.RUNNING, 3)
+        assert len(trained.ledger.store.events()) == count
+        trained.say("a", control.BudgetReached(training=0, epoch=9, epochs=27))
+        assert trained.ledger.core.held("a") == (9, 27)
+
+    def test_before_its_workers_have_left(self, trained):
+        trained.budget("a", 3)
+        trained.say("a", control.BudgetReached(training=0, epoch=3, epochs=27))
+        assert trained.budget("a", None).state is JobState.RUNNING
+        trained.leave("a")
+        assert trained.state("a") is JobState.RUNNING
+        assert sorted(trained.ledger.core.holding("a")) == [0, 1, 2]
+
+    def test_it_waits_its_turn(self, holding):
+        for job in "bcd":
+            holding.submit(job, 1)
+        assert holding.budget("a", 9).state is JobState.PENDING
+
+    def test_a_user_can_not_resume_it_and_can_suspend_it(self, holding):
+        with pytest.raises(Conflict, match="3 of 27 epochs"):
+            holding.resume("a")
+        assert holding.suspend("a").state is JobState.SUSPENDED
+        assert holding.budget("a", 9).state is JobState.SUSPENDED
+        holding.resume("a")
+        assert holding.state("a") is JobState.LAUNCHING
+
+    def test_a_supervisor_that_is_lost_is_started_with_the_next_slot(self, holding):
+        holding.lose("a")
+        assert (holding.state("a"), holding.outcome.launches) == (JobState.SUSPENDED, ())
+        holding.budget("a", 9)
+        assert (holding.state("a"), holding.outcome.launches) == (JobState.LAUNCHING, ("a",))
+
+    def test_a_supervisor_that_is_lost_before_the_slots_are_left(self, trained):
+        trained.budget("a", 3)
+        trained.say("a", control.BudgetReached(training=0, epoch=3, epochs=27))
+        trained.lose("a")
+        trained.leave("a")
+        assert trained.state("a") is JobState.SUSPENDED
+
+    def test_one_that_was_stopped_comes_back_with_its_budget(self, holding):
+        holding.say("a", control.JobEnded(state=JobState.KILLED, message="Stopped."))
+        holding.resume("a")
+        assert holding.outcome.allocations["a"].budget == 3
+        assert holding.state("a") is JobState.LAUNCHING
+
+    def test_the_same_budget_changes_nothing_and_less_is_refused(self, trained):
+        trained.budget("a", 3)
+        count = len(trained.ledger.store.events())
+        trained.budget("a", 3)
+        assert len(trained.ledger.store.events()) == count
+        with pytest.raises(Conflict, match="may train 3 epochs already"):
+            trained.budget("a", 2)
+        with pytest.raises(Unprocessable, match="at least one epoch"):
+            trained.budget("a", 0)
+
+    @pytest.mark.parametrize("framework", ["PyTorch", "distPyTorch", "torchrun"])
+    def test_what_is_not_the_elastic_engine_cannot_hold(self, framework):
+        spec = JobSpec(name="n", main="train.py", max_workers=1, framework=framework)
+        suspension.check_budget(spec, None)
+        with pytest.raises(Unprocessable, match=f"{framework} cannot hold at an epoch"):
+            suspension.check_budget(spec, 3)
+
+    def test_a_validation_cannot_hold(self):
+        validates = Validates(training="a", training_name="digits", metrics=("accuracy",))
+        registered = Registered(validates=validates)
+        spec = JobSpec(name="n", main="train.py", max_workers=1, registered=registered)
+        with pytest.raises(Unprocessable, match="no epochs"):
+            suspension.check_budget(spec, 3)
+
+    def test_each_validation_is_an_event(self, trained):
+        validated = control.EpochValidated(training=0, epoch=1, loss=0.5, accuracy=0.75, metrics={"f1": 0.1})
+        trained.say("a", validated)
+        (event,) = trained.ledger.store.events(job="a", kinds=["validated"])
+        assert event.data == {"training": 0, "epoch": 1, "loss": 0.5, "accuracy": 0.75, "metrics": {"f1": 0.1}}
+        assert event.text == "validated after epoch 1: loss 0.5, accuracy 0.75, f1 0.1"
 
 
 class TestCheckpoints:

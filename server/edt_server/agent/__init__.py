@@ -4,3 +4,5 @@ Never: decisions, torch or user code.
 
 Read first: `host.py` (the agent), then `outpost.py` (one job's workers on this host) and `guard.py`.
 """
+
+__all__ = ["guard"]

@@ -226,7 +226,7 @@ def _changes(curve: Curve, x: Callable[[TrainPoint], float]) -> list[Mark]:
         Mark(
             x(now),
             "grow" if now.world > before.world else "shrink",
-            f"{before.world} to {now.world} workers from update {now.update + 1} on",
+            f"{before.world} to {now.world} workers from update {now.update + 1:,} on",
         )
         for before, now in pairwise(curve.sizes)
     ]
@@ -272,8 +272,8 @@ def efficiency_of(curve: Curve, name: str) -> Efficiency:
     )
 
 
-def spark_of(view: JobView, curve: Curve) -> Spark:
-    """Convert a view and a curve into a small picture."""
+def spark_of(view: JobView, curve: Curve, result: str | None = None) -> Spark:
+    """Convert a view and a curve into a small picture. `result` is that of a validation, None for a training."""
     progress = view.progress
     done = progress.update / progress.total_updates if progress is not None and progress.total_updates else 0.0
     living = not view.state.final
@@ -286,6 +286,7 @@ def spark_of(view: JobView, curve: Curve) -> Spark:
         losses=tuple(_loss(point.loss) for point in curve.train),
         # The file of the curve is written later than progress is reported, and a card has both.
         loss=None if progress is None else progress.loss,
+        result=result,
     )
 
 

@@ -47,7 +47,7 @@ def describe(kind: str, data: Data, *, job: str | None = None, cause: Event | No
     why = because(cause, job=job, names=names)
     if kind == kinds.SLOT_REVOKED and between_trainings(cause):
         return f"slot {data['slot']} is not needed any more: {why}"
-    if kind == kinds.SLOT_REVOKED and cause.kind == kinds.JOB_SUSPENDED and cause.job == job:
+    if kind == kinds.SLOT_REVOKED and suspends(cause) and cause.job == job:
         return f"gives back slot {data['slot']}: {why}"
     if kind == kinds.SLOT_REVOKED:
         return f"{sentence}: {why}, entitled to {_get(data, 'slots', '?')} now"
@@ -68,6 +68,10 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
             return f"{who} was suspended"
         case kinds.JOB_RESUMED:
             return f"{who} was resumed"
+        case kinds.JOB_HELD:
+            return f"{who} has reached its budget of epochs"
+        case kinds.JOB_BUDGET:
+            return f"{who} may train on"
         case kinds.JOB_GONE:
             return f"{who} ended"
         case kinds.JOB_DEMAND if between_trainings(cause):
@@ -94,6 +98,11 @@ def because(cause: Event, *, job: str | None = None, names: Names = str) -> str:
 def between_trainings(cause: Event) -> bool:
     """Return True when a job can use no slot any more, so that the slots it gives back were not taken from it."""
     return cause.kind == kinds.JOB_DEMAND and cause.data["demand"] == 0
+
+
+def suspends(cause: Event) -> bool:
+    """Return True when a job leaves all its slots, as a user suspended it or as it holds."""
+    return cause.kind in (kinds.JOB_SUSPENDED, kinds.JOB_HELD)
 
 
 def plan_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -264,6 +273,17 @@ def _training(data: Data) -> str:
     return f"training {number + 1}" if number else "training"
 
 
+def _budget(data: Data) -> str:
+    budget = data["budget"]
+    return "may train to its end" if budget is None else f"may train {_count(budget, 'epoch')}, and holds then"
+
+
+def _validated(data: Data) -> str:
+    given = {"loss": data.get("loss"), "accuracy": data.get("accuracy"), **(data.get("metrics") or {})}
+    told = ", ".join(f"{name} {value:.4g}" for name, value in given.items() if value is not None)
+    return f"validated after epoch {_get(data, 'epoch', '?')}{f': {told}' if told else ''}"
+
+
 def _lost(data: Data) -> str:
     number = data.get("worker")
     what = "the driver" if number is None else f"worker {number}"
@@ -274,7 +294,7 @@ def _lost(data: Data) -> str:
     update = data.get("update")
     if not data.get("member") or update is None:
         return f"{said}; its slot is filled again"
-    return f"{said}; the training goes on {'from the start' if update == 0 else f'after update {update}'}"
+    return f"{said}; the training goes on {'from the start' if update == 0 else f'after update {update:,}'}"
 
 
 def _supervisor_lost(data: Data) -> str:
@@ -288,7 +308,7 @@ def _generation(data: Data) -> str:
     members = _count(len(pids or data.get("workers") or ()), "worker")
     listed = f": pid{'s' if len(pids) != 1 else ''} {', '.join(map(str, pids))}" if pids else ""
     update = data.get("update")
-    since = "" if update is None else " from the start" if update == 0 else f" after update {update}"
+    since = "" if update is None else " from the start" if update == 0 else f" after update {update:,}"
     return f"trains on {members}{since} (generation {_get(data, 'number', '?')}{listed})"
 
 
@@ -317,6 +337,8 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.JOB_GONE: lambda _: "ended: all its slots are free",
     kinds.JOB_SUSPENDED: lambda data: f"is being suspended{_by(data)}: it leaves all its slots",
     kinds.JOB_RESUMED: lambda data: f"resumed{_by(data)}{_from(data)}",
+    kinds.JOB_BUDGET: _budget,
+    kinds.JOB_HELD: lambda data: f"holds: it has reached {data['epoch']} of {data['epochs']} epochs",
     kinds.SLOT_RELEASED: _released,
     kinds.SPEED_MEASURED: _speed_measured,
     kinds.SLOT_GRANTED: lambda data: f"slot {data['slot']} granted ({_get(data, 'slots', '?')} held)",
@@ -326,6 +348,7 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.DRIVER_STARTED: lambda data: f"driver started{_pid(data)}",
     kinds.TRAINING_STARTED: _training_started,
     kinds.TRAINING_ENDED: _training_ended,
+    kinds.VALIDATED: _validated,
     kinds.WORKER_STARTED: lambda data: (
         f"worker {_get(data, 'worker', '?')} started in slot {_get(data, 'slot', '?')}{_pid(data)}"
     ),

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
-from edt_server.history.story import because, between_trainings
+from edt_server.history.story import because, between_trainings, suspends
 
 KINDS = kinds.INPUTS | {kinds.SLOT_GRANTED, kinds.SLOT_REVOKED}
 # Rows between two states: computing a row from the state before it costs about as much as copying that state.
@@ -375,7 +375,7 @@ def tell(cause: Event, decisions: list[Event], names: Callable[[str], str]) -> s
     """Return a sentence about an input of the core and the decisions that followed from it."""
     revoked = Counter(event.job or "" for event in decisions if event.kind == kinds.SLOT_REVOKED)
     granted = Counter(event.job or "" for event in decisions if event.kind == kinds.SLOT_GRANTED)
-    own = between_trainings(cause) or cause.kind == kinds.JOB_SUSPENDED
+    own = between_trainings(cause) or suspends(cause)
     verb = "gives back" if own else "is asked for"
     parts = [f"{names(job)} {verb} {number}" for job, number in revoked.items()]
     parts += [f"{names(job)} gets {number}" for job, number in granted.items()]

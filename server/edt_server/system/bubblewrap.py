@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.wire.control import Account
 
 log = logging.getLogger(__name__)
 
@@ -118,10 +119,7 @@ class Sandbox:
 
     def __init__(self, mounts: Mounts, lifeline: tuple[int, int], *, network: bool = True, users: bool = True) -> None:
         stdin, self._lifeline = lifeline
-        command = [
-            _program(), *(["--unshare-user", "--disable-userns"] if users else []), "--unshare-pid", "--unshare-ipc",
-            "--cap-drop", "ALL", "--as-pid-1", *([] if network else ["--unshare-net"]), *mounts.arguments(),
-        ]  # fmt: skip
+        command = [*_namespaces(network=network, users=users), "--as-pid-1", *mounts.arguments()]
         said = os.memfd_create("bwrap-output", os.MFD_CLOEXEC)
         info, told = os.pipe()
         try:
@@ -199,6 +197,24 @@ class Sandbox:
         self.namespaces = ()
 
 
+def bounded(
+    mounts: Mounts, command: Sequence[str], folder: str, *, network: bool = True, account: Account | None = None
+) -> list[str]:
+    """Return what runs a command in a sandbox of its own, which ends with the process that starts it.
+
+    With an account the command runs as that account, and it takes root. The command starts in the folder.
+    """
+    becoming = [] if account is None else [
+        "setpriv", f"--reuid={account.uid}", f"--regid={account.gid}", f"--groups={','.join(map(str, account.groups))}",
+        "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs",
+    ]  # fmt: skip
+    kept = [] if account is None else ["CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"]
+    return [
+        *_namespaces(network=network, users=account is None), *(word for each in kept for word in ("--cap-add", each)),
+        "--die-with-parent", *mounts.arguments(), "--chdir", folder, "--", *becoming, *command,
+    ]  # fmt: skip
+
+
 def check(*, users: bool = True) -> None:
     """Start a sandbox and end it. EdtError when this machine cannot have one, with what would help."""
     lifeline = os.pipe2(os.O_CLOEXEC)
@@ -207,6 +223,12 @@ def check(*, users: bool = True) -> None:
     finally:
         for descriptor in lifeline:
             os.close(descriptor)
+
+
+def _namespaces(*, network: bool, users: bool) -> list[str]:
+    words = [_program(), "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]
+    words += ["--unshare-user", "--disable-userns"] if users else []
+    return words if network else [*words, "--unshare-net"]
 
 
 def _program() -> str:

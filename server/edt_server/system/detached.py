@@ -1,4 +1,4 @@
-"""Start a process that outlives its starter: the one way to start supervisors, spares and agents.
+"""Start a process that outlives its starter: supervisors, spares and agents. A template forks the first two instead.
 
 It has its own session and no terminal, holds none of the starter's descriptors except those it is given, appends its
 output to a file of its own, and gets only the part of the environment that it may see. That part is an allow list,
@@ -41,11 +41,10 @@ def start_detached(
 
     `log` is the file that stdout and stderr are appended to, 0600 where it is new. `environ` is all it sees.
     """
-    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    said = open_log(log)
     try:
         return subprocess.Popen(
-            # -P: modules in the working directory must not be imported.
-            [sys.executable, "-P", "-m", module, *arguments],
+            [*command_of(module), *arguments],
             stdin=stdin,
             stdout=said,
             stderr=said,
@@ -56,6 +55,17 @@ def start_detached(
         )
     finally:
         os.close(said)
+
+
+def command_of(module: str) -> tuple[str, ...]:
+    """Return the command that runs a module with this interpreter. Its arguments come last."""
+    # -P: modules in the working directory must not be imported.
+    return (sys.executable, "-P", "-m", module)
+
+
+def open_log(log: Path) -> int:
+    """Return a descriptor that appends to a log, which is 0600 where it is new."""
+    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def inherited(environ: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:

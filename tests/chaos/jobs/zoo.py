@@ -134,14 +134,20 @@ class Memory(Callback):
 
     def __init__(self):
         self.seen = []
+        self.mean = 0.0
 
     def on_epoch_begin(self, epoch):
         self.seen.append(("begin", epoch))
 
+    def on_update_end(self, update):
+        self.updates = update + 1
+        self.mean = 0.99 * self.mean + 0.01 * next(self.model.parameters()).detach().mean().item()
+
     def on_epoch_end(self, epoch):
+        self.seen.append(("updates", self.updates, self.mean))
         self.seen.append(("end", epoch, round(random.random(), 6)))
         for group in self.params["optimizer"].param_groups:
-            group["lr"] *= 1.0 - 0.001 * len(self.seen)
+            group["lr"] *= 1.0 - 0.001 * len(self.seen) - 0.001 * self.mean
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2].decode() in targets["commands"]
 
 
-who = {"uid": os.getuid(), "gid": os.getgid(), "groups": os.getgroups(), "home": os.environ["HOME"]}
+who = {"uid": os.getuid(), "gid": os.getgid(), "groups": os.getgroups(), "home": os.environ.get("HOME", "")}
 who |= {name: os.environ.get(name) for name in ("USER", "LOGNAME", "USER_UID")}
 (result / "who.json").write_text(json.dumps(who))
 

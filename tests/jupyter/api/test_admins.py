@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from tests.jupyter.users import AsAnn
@@ -16,6 +18,12 @@ CHANGES = (
     ("DELETE", "resource-groups/default", None),
 )
 BOB = {"Authorization": "token bob-secret"}
+
+
+@pytest.fixture
+def submit(submit):
+    """Elastic jobs, whose number of workers may change."""
+    return functools.partial(submit, framework="edtPyTorch")
 
 
 class TestAServerOfSeveralUsers(AsAnn):

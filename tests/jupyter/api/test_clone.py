@@ -75,7 +75,7 @@ async def test_what_is_said_goes_before_what_the_job_says(call, first, ended):
 
 
 async def test_a_change_while_it_lived_is_kept(call, submit, ended):
-    job = (await submit(max_workers=2)).json["id"]
+    job = (await submit(max_workers=2, framework="edtPyTorch")).json["id"]
     assert (await call("PATCH", f"jobs/{job}", body={"priority": 333, "max_workers": 1})).status == 200
     view = (await call("POST", "submissions", body={"source": {"job": job}})).json
     assert (view["priority"], view["max_workers"]) == (333, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from edt_server.core.events import JobDemand
@@ -11,6 +13,12 @@ from tests.waiting import until_async
 @pytest.fixture
 def edt_config():
     return {"local_slots": 8}
+
+
+@pytest.fixture
+def submit(submit):
+    """Elastic jobs, whose number of workers may change."""
+    return functools.partial(submit, framework="edtPyTorch")
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def by_stream(records):
 
 @pytest.mark.parametrize("path", ["logs", "events"])
 async def test_is_complete_and_resumes_after_every_id(submit, follow, path):
-    job = (await submit(TALKER)).json["id"]
+    job = (await submit(TALKER, framework="PyTorch")).json["id"]
     numbered = {"logs": "line", "events": "event"}[path]
     whole = await follow(job, path)  # from before the first line to behind the last
     assert whole[-1][0] == "end"
@@ -78,7 +78,7 @@ async def test_the_event_stream_shows_the_job_after_each_change(submit, follow, 
     stop = asyncio.Event()
 
     def on_event(kind, data, _id):
-        if kind == "event" and data["kind"] == "driver_started":
+        if kind == "event" and data["kind"] == "run_started":
             stop.set()
 
     reading = asyncio.ensure_future(follow(job, "events", on_event=on_event))

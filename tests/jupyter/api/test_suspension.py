@@ -36,7 +36,7 @@ async def test_a_suspended_job_holds_nothing_and_comes_back(submit, call, become
     view = await becomes(first, "SUSPENDED")
     assert (view["slots"], view["ended"]) == (0, None)
     assert f"edt resume {first}" in view["reason"]["text"]
-    await becomes(third, "LAUNCHING")
+    await becomes(third, "LAUNCHING", "RUNNING")
     assert (await call("POST", f"jobs/{first}/suspend", body=b"")).json["state"] == "SUSPENDED"
 
     answer = await call("POST", f"jobs/{first}/resume", body=b"")
@@ -55,27 +55,27 @@ async def test_a_suspended_job_can_be_stopped(submit, call, becomes):
     await becomes(job, "KILLED")
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code", "word"),
-    [
-        (b"{", 400, "invalid_request", "JSON"),
-        (b"[]", 400, "invalid_request", "object"),
-        ({"checkpoint": 3}, 400, "invalid_request", "checkpoint"),
-        ({"checkpoint": ""}, 400, "invalid_request", "epoch-3"),
-        ({"checkpoint": "../../etc/passwd"}, 400, "invalid_request", "epoch-3"),
-        ({"checkpoint": "newest"}, 400, "invalid_request", "newest"),
-        ({"epoch": 3}, 400, "invalid_request", "epoch"),
-        ({"checkpoint": "epoch-3"}, 404, "not_found", "epoch-3"),
-    ],
+NO_CHECKPOINTS = (
+    (b"{", 400, "invalid_request", "JSON"),
+    (b"[]", 400, "invalid_request", "object"),
+    ({"checkpoint": 3}, 400, "invalid_request", "checkpoint"),
+    ({"checkpoint": ""}, 400, "invalid_request", "epoch-3"),
+    ({"checkpoint": "../../etc/passwd"}, 400, "invalid_request", "epoch-3"),
+    ({"checkpoint": "newest"}, 400, "invalid_request", "newest"),
+    ({"epoch": 3}, 400, "invalid_request", "epoch"),
+    ({"checkpoint": "epoch-3"}, 404, "not_found", "epoch-3"),
 )
-async def test_a_checkpoint_that_cannot_be_gone_back_to(submit, call, becomes, body, status, code, word):
-    job = (await submit()).json["id"]
+
+
+async def test_checkpoints_that_cannot_be_gone_back_to(submit, call, becomes):
+    job = (await submit(framework="edtPyTorch")).json["id"]
     await call("POST", f"jobs/{job}/suspend", body=b"")
     await becomes(job, "SUSPENDED")
-    answer = await call("POST", f"jobs/{job}/resume", body=body)
-    assert (answer.status, answer.json["code"]) == (status, code), answer.json
-    assert word in answer.json["message"] + answer.json["hint"]
-    assert (await call("GET", f"jobs/{job}")).json["state"] == "SUSPENDED"
+    for body, status, code, word in NO_CHECKPOINTS:
+        answer = await call("POST", f"jobs/{job}/resume", body=body)
+        assert (answer.status, answer.json["code"]) == (status, code), answer.json
+        assert word in answer.json["message"] + answer.json["hint"]
+        assert (await call("GET", f"jobs/{job}")).json["state"] == "SUSPENDED"
 
 
 async def test_what_is_over_is_refused_by_both(submit, call, becomes):
@@ -87,6 +87,7 @@ async def test_what_is_over_is_refused_by_both(submit, call, becomes):
     assert "never began to train" in answer.json["message"]
 
 
+@pytest.mark.long  # the same story with the SDK: sdk/client/test_against_server.py
 async def test_a_training_goes_back_to_a_checkpoint_and_ends_for_good(submit, trainer, call, becomes, tmp_path):
     go = tmp_path / "go"
     job = (await submit(trainer, args=[str(go)], max_workers=2)).json["id"]

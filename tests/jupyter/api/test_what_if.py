@@ -7,7 +7,7 @@ from tests.waiting import until_async
 
 @pytest.mark.parametrize("edt_config", [{"local_slots": 1}])
 async def test_the_answer(submit, call, edt_config):
-    first, second = [(await submit(name=name)).json["id"] for name in ("one", "two")]
+    first, second = [(await submit(name=name, framework="edtPyTorch")).json["id"] for name in ("one", "two")]
     answer = await call("GET", f"jobs/{second}/what-if", params={"priority": "8000", "max_workers": "3"})
     assert answer.status == 200
     assert answer.json["priority"] == 8000

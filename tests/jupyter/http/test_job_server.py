@@ -127,6 +127,8 @@ async def states_while(server, work):
             heard.append(json.loads(await connection.read_message())["state"])
         await done
     connection.close()
+    while await connection.read_message() is not None:  # until it is closed
+        pass
     return heard
 
 

@@ -56,6 +56,15 @@ ARRIVED = {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "de
         ("remark", {"text": "--msd-label x has no meaning here."}, "--msd-label x has no meaning here"),
         ("job_suspended", {"job": "a"}, "is being suspended: it leaves all its slots"),
         ("job_resumed", {"job": "a", "checkpoint": "epoch-3"}, "resumed, from checkpoint epoch-3"),
+        ("job_budget", {"job": "a", "budget": 1}, "may train 1 epoch, and holds then"),
+        ("job_budget", {"job": "a", "budget": None}, "may train to its end"),
+        ("job_held", {"job": "a", "epoch": 3, "epochs": 27}, "holds: it has reached 3 of 27 epochs"),
+        (
+            "validated",
+            {"training": 0, "epoch": 3, "loss": 0.25, "accuracy": None, "metrics": {"f1": 0.5}},
+            "validated after epoch 3: loss 0.25, f1 0.5",
+        ),
+        ("validated", {"epoch": 3, "loss": None, "accuracy": None, "metrics": {}}, "validated after epoch 3"),
         (
             "supervisor_lost",
             {"attempt": 2},
@@ -192,6 +201,10 @@ def test_why_a_slot_was_granted_or_asked_back():
     stopped = event("job_suspended", "a", {})
     assert describe("slot_revoked", {"slot": 3, "slots": 0}, job="a", cause=stopped, names=call) == (
         "gives back slot 3: the job was suspended"
+    )
+    held = event("job_held", "a", {"epoch": 3, "epochs": 27})
+    assert describe("slot_revoked", {"slot": 3, "slots": 0}, job="a", cause=held, names=call) == (
+        "gives back slot 3: the job has reached its budget of epochs"
     )
     done = event("job_demand", "a", {"demand": 0})
     assert describe("slot_revoked", {"slot": 3, "slots": 0}, job="a", cause=done, names=call) == (

@@ -11,7 +11,17 @@ import pytest
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.core.events import JobArrived, JobChanged, JobDemand, JobGone, JobResumed, JobSuspended, SlotsChanged
+from edt_server.core.events import (
+    JobArrived,
+    JobBudget,
+    JobChanged,
+    JobDemand,
+    JobGone,
+    JobHeld,
+    JobResumed,
+    JobSuspended,
+    SlotsChanged,
+)
 from edt_server.history.timeline import TimelineIndex
 from tests.server.timeline_histories import Recorder, call, wander
 
@@ -158,6 +168,17 @@ def test_a_suspended_job_gives_back_and_when_it_is_resumed_others_do(pair):
     pair.leave()
     pair.apply(JobResumed("a"))
     assert allocation(pair.events, call)[-1]["text"] == "digits-a was resumed: digits-b is asked for 2"
+
+
+def test_a_job_that_holds_gives_back_and_with_more_budget_others_do(pair):
+    pair.apply(JobBudget("a", 1))
+    pair.apply(JobHeld("a", 1, 3))
+    row = allocation(pair.events, call)[-1]
+    assert row["cause"] == "job_held"
+    assert row["text"] == "digits-a has reached its budget of epochs: digits-a gives back 2"
+    pair.leave()
+    pair.apply(JobBudget("a", 3))
+    assert allocation(pair.events, call)[-1]["text"] == "digits-a may train on: digits-b is asked for 2"
 
 
 def test_the_life_of_a_job_that_came_back_has_a_gap(pair):
