@@ -272,11 +272,11 @@ class SearchCore:
                 self._book.prune(trial, ": the search has ended", inputs)
         best = self.best
         if best is None:
-            trials = self._book.trials
-            failed = [number for number, trial in sorted(trials.items()) if trial.state is TrialState.FAILED]
-            message = f"No trial has a finite {self.spec.metric!r}: {len(failed)} of {len(trials)} failed; {self._seen()}"
-            if failed and "the search has seen" not in trials[failed[0]].message:
-                message += f" Trial {failed[0]}: {trials[failed[0]].message}"
+            failed = [trial for _, trial in sorted(self.trials.items()) if trial.state is TrialState.FAILED]
+            message = f"No trial has a finite {self.spec.metric!r}: {len(failed)} of {len(self.trials)} failed"
+            message += f"; {self._seen()}"
+            if failed and "the search has seen" not in failed[0].message:
+                message += f" Trial {failed[0].number}: {failed[0].message}"
             self._move("end", "the search failed", SearchState.FAILED, message)
         else:
             message = f"The best is trial {best.number}: {self.spec.metric} {self.value(best)}."
