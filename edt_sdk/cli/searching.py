@@ -1,4 +1,4 @@
-"""`edt search start|list|show|trials|best|decisions|update|pause|resume|stop|delete`: searches for hyper-parameters."""
+"""`edt search start|list|show|…`: start, watch, change, repeat and end searches for hyper-parameters."""
 
 from __future__ import annotations
 
@@ -50,6 +50,10 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     _about(actions, common, "pause", _run(lambda found: found.pause()), "Let a search start nothing new.")
     _about(actions, common, "resume", _run(lambda found: found.resume()), "Let a paused or stopped search go on.")
     _about(actions, common, "stop", _run(lambda found: found.stop()), "Stop a search and what it trains.")
+    again = _about(actions, common, "again", _run_again, "Start a search once more. Prints the new id.")
+    again.add_argument("--name", default="", help="of the new search (default: the old name with the next number)")
+    again.add_argument("--seed", type=int, metavar="N", help="another seed draws other values (default: the same)")
+    _about(actions, common, "replay", _run_replay, "Decide a search again from its reports; exit code 1 if it differs.")
     _about(actions, common, "delete", _run_delete, "Remove an ended search; its jobs stay.")
 
 
@@ -102,6 +106,17 @@ def _run_update(arguments: argparse.Namespace) -> None:
 
 def _run(change: Callable[[Search], Search]) -> Run:
     return lambda arguments: print(change(_search(arguments)))
+
+
+def _run_again(arguments: argparse.Namespace) -> None:
+    print(_search(arguments).again(name=arguments.name, seed=arguments.seed).id)
+
+
+def _run_replay(arguments: argparse.Namespace) -> None:
+    difference = _search(arguments).replay()
+    print(difference or "Every decision follows from the reports.")
+    if difference:
+        raise SystemExit(1)
 
 
 def _run_delete(arguments: argparse.Namespace) -> None:

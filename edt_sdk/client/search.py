@@ -266,6 +266,30 @@ class Search:
         """Stop the search and the trials that train, and return self. It can be resumed."""
         return self._answer("POST", "/stop")
 
+    def again(self, *, name: str = "", seed: int | None = None) -> Search:
+        """Start the search once more and return the new one: with the same seed it finds the same, to the bit.
+
+        It has the code and the settings that this one has now. Values that were added later are not part of it.
+
+        Args:
+            name: of the new search, by default the name of this one with the next number.
+            seed: another seed draws other values. Default: the same.
+
+        Raises:
+            Conflict: there is a search with this name.
+        """
+        body = {"name": name, "seed": seed}
+        answer = self._connection.json("POST", f"searches/{self.id}/again", body=body)
+        return Search(self._connection, msgspec.convert(answer, SearchView))
+
+    def replay(self) -> str:
+        """Let the server decide everything again from the reports.
+
+        Returns:
+            The first difference to the log in a sentence. It is "" where there is none, as there should be.
+        """
+        return str(self._connection.json("GET", f"searches/{self.id}/replay")["difference"])
+
     def delete(self) -> None:
         """Remove the search when it has ended. The jobs of its trials stay."""
         self._connection.json("DELETE", f"searches/{self.id}")

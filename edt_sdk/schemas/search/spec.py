@@ -347,6 +347,18 @@ class SearchPatch(JobPatch, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self
 
 
+class OnceMore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A search to start once more.
+
+    Attributes:
+        name: of the new one, "" for the old name with the next number.
+        seed: of the new one, None for the same.
+    """
+
+    name: str = ""
+    seed: int | None = None
+
+
 class NewPoints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Values for a search to try next.
 

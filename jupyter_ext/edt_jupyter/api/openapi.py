@@ -31,7 +31,7 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(validation.NewValidation, validation.Validated, validation.ClassScores),
     *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.ModelTraining),
     *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
-    *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, views.SearchView, views.RungView),
+    *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, spec.OnceMore, views.SearchView, views.RungView),
     *(views.TrialView, views.TrialReport, views.Decision),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),
 )

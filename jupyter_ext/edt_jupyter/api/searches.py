@@ -11,7 +11,7 @@ from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.http.upload import Upload
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import parse_change
-from edt_sdk.schemas.search.spec import NewPoints, SearchPatch, parse_search
+from edt_sdk.schemas.search.spec import NewPoints, OnceMore, SearchPatch, parse_search
 from edt_sdk.schemas.search.views import SearchState, TrialState
 
 _PAGE, _MOST = 100, 1000  # searches
@@ -80,6 +80,20 @@ class _ResumeHandler(EdtHandler, path="/searches/{id}/resume", resource="edt:sea
     async def post(self, search: str) -> None:
         """Go on with a search that is paused or stopped."""
         self.reply(await self.service.searches.resume(self.user, search), 202)
+
+
+class _AgainHandler(EdtHandler, path="/searches/{id}/again", resource="edt:searches"):
+    async def post(self, search: str) -> None:
+        """Start the search once more, under another name."""
+        wanted = parse_change(self.request.body or b"{}", OnceMore)
+        view = await self.service.searches.again(self.user, search, name=wanted.name, seed=wanted.seed)
+        self.reply(view, 201)
+
+
+class _ReplayHandler(EdtHandler, path="/searches/{id}/replay", resource="edt:searches"):
+    async def get(self, search: str) -> None:
+        """Decide everything again from the reports, and return the first difference to the log."""
+        self.reply({"difference": await self.service.searches.replay(self.user, search)})
 
 
 class _StopHandler(EdtHandler, path="/searches/{id}/stop", resource="edt:searches"):

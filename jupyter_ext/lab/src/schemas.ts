@@ -565,6 +565,14 @@ export interface INewValidation {
   priority?: number | null;
 }
 
+/** A search to start once more. */
+export interface IOnceMore {
+  /** Of the new one, "" for the old name with the next number. */
+  name?: string;
+  /** Of the new one, null for the same. */
+  seed?: number | null;
+}
+
 /** One file of a package. */
 export interface IPackedFile {
   /** Its path in the package. */

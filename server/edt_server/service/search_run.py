@@ -123,6 +123,14 @@ class SearchRun:
         async with self._lock:
             return await self._present()
 
+    async def replay(self) -> str:
+        """Decide everything again from the reports. Return the first difference to the log, "" where there is none."""
+        # No event may come in between, whose decisions the log would not have.
+        async with self._lock:
+            row, reports, decisions, _ = await asyncio.to_thread(self._read)
+        _, again = await asyncio.to_thread(replay.rebuild, row.spec, replay.events(reports, decisions))
+        return replay.difference(decisions, again)
+
     async def change_spec(self, changes: Mapping[str, Any]) -> None:
         """Change settings that no decision depends on."""
         async with self._lock:
@@ -228,14 +236,7 @@ class SearchRun:
         """Return the core, built from the store where there is none."""
         if self.core is not None:
             return self.core
-        store = self._service.store
-
-        def read() -> tuple[SearchRow, list[TrialReport], list[Decision], list[TrialRow]]:
-            row = store.searches.search(self.row.id) or self.row
-            key = self.row.id
-            return row, store.searches.reports(key), store.searches.decisions(key), store.searches.trials(key)
-
-        self.row, reports, decisions, trials = await asyncio.to_thread(read)
+        self.row, reports, decisions, trials = await asyncio.to_thread(self._read)
         core, _ = await asyncio.to_thread(replay.rebuild, self.row.spec, replay.events(reports, decisions))
         self.core = core
         self.trials = {row.number: row for row in trials}
@@ -245,6 +246,11 @@ class SearchRun:
         self._read_up_to.clear()
         self._told, self._told_up_to = [], 0
         return core
+
+    def _read(self) -> tuple[SearchRow, list[TrialReport], list[Decision], list[TrialRow]]:
+        """Return what the store has of the search. Blocks."""
+        stored, key = self._service.store.searches, self.row.id
+        return stored.search(key) or self.row, stored.reports(key), stored.decisions(key), stored.trials(key)
 
     # --- from the jobs to the core ------------------------------------------------------------------------------------
 

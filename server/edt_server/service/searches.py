@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +52,7 @@ _LATER = ("pbt", "manual")
 # What the values and the decisions of a search depend on, beside its settings.
 _PACKAGES = ("jupyter-edt", "optuna", "numpy", "torch")
 _PACKAGE = "package"
+_NUMBERED = re.compile(r"-[1-9]\d{0,5}$")
 _MOST_SEEN = 1000  # as many as one answer lists
 
 
@@ -181,6 +184,22 @@ class Searches:
         await self._mine(user, search)
         reader = self._service.store.searches
         return await asyncio.to_thread(lambda: reader.decisions(search, after=after, limit=limit))
+
+    async def replay(self, user: str, search: str) -> str:
+        """Decide a search again from its reports. Return its first difference to the log, "" for none."""
+        row = await self._mine(user, search)
+        return await (self._runs.get(row.id) or self._at_rest(row)).replay()
+
+    async def again(self, user: str, search: str, *, name: str = "", seed: int | None = None) -> SearchView:
+        """Start a search once more, with its package and its settings of now. By default with a new name, NAME-2."""
+        row = await self._mine(user, search)
+        taken = {each.name for each in await asyncio.to_thread(self._service.store.searches.searches, owner=user)}
+        base = _NUMBERED.sub("", row.name)
+        free = (f"{base}-{number}" for number in count(2))
+        job = msgspec.structs.replace(row.spec.job, name=name or next(each for each in free if each not in taken))
+        trials = (await (self._runs.get(row.id) or self._at_rest(row)).present()).wanted
+        spec = msgspec.structs.replace(row.spec, job=job, trials=trials, seed=row.spec.seed if seed is None else seed)
+        return await self.start(user, spec, self._folder(row.id) / _PACKAGE)
 
     async def pause(self, user: str, search: str) -> SearchView:
         """Start nothing new. What trains goes on to its next comparison."""

@@ -46,6 +46,8 @@ DECLARED = {
     ("GET", "/searches/{id}"): ("read", "edt:searches"),
     ("PATCH", "/searches/{id}"): ("write", "edt:searches"),
     ("DELETE", "/searches/{id}"): ("write", "edt:searches"),
+    ("POST", "/searches/{id}/again"): ("write", "edt:searches"),
+    ("GET", "/searches/{id}/replay"): ("read", "edt:searches"),
     ("POST", "/searches/{id}/pause"): ("write", "edt:searches"),
     ("POST", "/searches/{id}/resume"): ("write", "edt:searches"),
     ("POST", "/searches/{id}/stop"): ("write", "edt:searches"),

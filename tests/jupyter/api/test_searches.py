@@ -330,6 +330,7 @@ class TestSomebodyElse(AsAnn):
         for method, path in (
             ("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/stop"),
             ("GET", "/trials"), ("POST", "/trials"), ("GET", "/reports"), ("GET", "/decisions"),
+            ("POST", "/again"), ("GET", "/replay"),
         ):  # fmt: skip
             body = b'{"parallel": 2}' if method == "PATCH" else b'{"points": [{"x": 1}]}' if path == "/trials" else b""
             body = body if method in ("POST", "PATCH") else None

@@ -161,8 +161,18 @@ def test_a_search_at_a_shell(client, edt, folder):
     assert (code, wrong.startswith("edt: ")) == (2, True)
     assert edt("update", "s", "--parallel", 3)[0] == 0
     assert search.refresh().view.spec.parallel == 3
+    assert edt("replay", "s") == (0, "Every decision follows from the reports.\n", "")
+    code, said, _ = edt("again", "s")
+    again = client.search_named(said.strip()).wait(120)
+    assert (code, again.name) == (0, "s-2")
+    assert [each.params for each in again.trials] == [each.params for each in search.trials]
+    assert again.best.value == search.best.value
+    assert edt("again", "s-2", "--seed", 7, "--name", "other")[0] == 0
+    assert client.search_named("other").stop().view.spec.seed == 7
+    with pytest.raises(Conflict, match="There is a search s-2 already"):
+        search.again(name="s-2")
     assert edt("delete", "s") == (0, f"{search.id}\n", "")
-    assert edt("list")[1] == "No searches.\n"
+    assert "s " not in edt("list")[1]
     code, _, wrong = edt("show", "s")
     assert (code, wrong.startswith("edt: There is no search 's'.")) == (2, True)
 
