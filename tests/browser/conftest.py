@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -26,6 +25,7 @@ from playwright.sync_api import Browser, Error, Page, Request, ViewportSize, exp
 import hatch_build
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.testing import LocalServer
+from tests import debian
 from tests.browser.screen import CLOSE_ALL, PATIENCE, Screen
 from tests.waiting import until
 
@@ -77,19 +77,9 @@ def front_end(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Where the browser is; installed by apt-get where that may be done."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    if not any(map(shutil.which, names)) and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(
-            "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "
-            "chromium fonts-dejavu-core",
-            shell=True,
-            capture_output=True,
-            check=False,
-        )
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        pytest.skip("There is no Chromium here: apt-get install chromium")
-    return found
+    return debian.found(
+        debian.program("chromium", "chromium-browser", "google-chrome"), "chromium", "fonts-dejavu-core"
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from edt_sdk import Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
+from tests import debian
 from tests.chaos.scenario import ZOO
 from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
@@ -30,11 +29,9 @@ class FakeTime:
     def __init__(self, folder: Path) -> None:
         self._file = folder / "faketime"
         self.set(0)
-        found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")) or self._installed()
-        if not found:
-            pytest.skip("libfaketime is not there: apt-get install faketime (as root)")
+        library = debian.found(lambda: next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None), "faketime")
         self.environ = {
-            "LD_PRELOAD": str(found[0]),
+            "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
@@ -46,13 +43,6 @@ class FakeTime:
         fresh = self._file.with_suffix(".new")
         fresh.write_text(f"{seconds:+d}\n")
         fresh.replace(self._file)
-
-    @staticmethod
-    def _installed() -> list[Path]:
-        if shutil.which("apt-get"):
-            command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "faketime"]
-            subprocess.run(command, capture_output=True, timeout=200, check=False)
-        return sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import debian
 from tests.e2e.harness import Jobs
 from tests.waiting import until
 
@@ -20,17 +20,7 @@ from tests.waiting import until
 @pytest.fixture(scope="session")
 def tmux() -> str:
     """Where tmux is; installed by apt-get where that may be done."""
-    if not shutil.which("tmux") and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(
-            "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tmux",
-            shell=True,
-            capture_output=True,
-            check=False,
-        )
-    found = shutil.which("tmux")
-    if found is None:
-        pytest.skip("There is no tmux here: apt-get install tmux")
-    return found
+    return debian.found(debian.program("tmux"), "tmux")
 
 
 class Terminal:

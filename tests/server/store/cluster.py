@@ -1,13 +1,12 @@
 """A PostgreSQL cluster of our own: in a temporary folder, run by an ordinary user, reached through a Unix socket only.
 
 The programs are Debian's package `postgresql`. Where they are missing and the tests run as root they are installed;
-else `Missing` says what to do. PostgreSQL refuses to run as root: there it runs as `postgres`, or as `nobody`.
+else `debian.Missing` says what to do. PostgreSQL refuses to run as root: there it runs as `postgres`, or as `nobody`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import pwd
@@ -16,16 +15,16 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
+from tests import debian
+from tests.debian import Missing
+
+__all__ = ["Cluster", "Missing"]
+
 _PATIENCE = 60.0
-
-
-class Missing(Exception):
-    """PostgreSQL cannot be run here; says why and what to do."""
 
 
 class Cluster:
@@ -120,35 +119,13 @@ class Cluster:
 
 def _programs() -> Path:
     """Folder of initdb and postgres."""
-    with _one_at_a_time():
-        return _programs_or_install_them()
-
-
-@contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Two processes that install the same package are in each other's way."""
-    with (Path(tempfile.gettempdir()) / f"edt-postgresql-{os.getuid()}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _programs_or_install_them() -> Path:
-    found = _installed()
-    if found is None and os.getuid() == 0 and shutil.which("apt-get"):
-        # Debian's package makes and starts a cluster for everybody, unless it is told not to.
-        settings = Path("/etc/postgresql-common/createcluster.conf")
-        if not settings.exists():
-            with contextlib.suppress(OSError):
-                settings.parent.mkdir(parents=True, exist_ok=True)
-                settings.write_text("create_main_cluster = false\n")
-        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"]
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, env=environment, capture_output=True, timeout=200, check=False)
-        found = _installed()
-    if found is None:
-        raise Missing("PostgreSQL's programs are not installed: apt-get install postgresql (as root)")
-    return found
+    # Debian's package makes and starts a cluster for everybody, unless it is told not to.
+    settings = Path("/etc/postgresql-common/createcluster.conf")
+    if os.getuid() == 0 and not settings.exists():
+        with contextlib.suppress(OSError):
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_text("create_main_cluster = false\n")
+    return debian.found(_installed, "postgresql")
 
 
 def _installed() -> Path | None:
