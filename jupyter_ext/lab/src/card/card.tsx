@@ -45,7 +45,10 @@ export function Card({ jobs, commands, bundle, onStored }: ICardProps): JSX.Elem
 
 function Facts({ view, jobs, live }: { view: IJobView; jobs: Jobs; live: boolean }): JSX.Element {
   const why = whyWords(view);
-  const facts = [slotsWords(view), progressWords(view) || 'no update yet', timeWords(view)];
+  // The picture has the newest loss too, from an answer of its own: two figures of slightly different moments.
+  const { progress } = view;
+  const worded = live && progress && !view.validates ? { ...view, progress: { ...progress, loss: null } } : view;
+  const facts = [slotsWords(view), progressWords(worded) || 'no update yet', timeWords(view)];
   const bar = <Progress view={view} />;
   return (
     <div className="jp-edt-card-body">
