@@ -186,9 +186,19 @@ class ConsoleCall:
     upload: bool = False
 
 
-CONSOLE_NAMES = {"name": "console", "training": "first", "file": "console%2Fmain.py"}
+TUNING = {
+    "modelName": "console",
+    "hpoName": "tuned",
+    "resDef": {"framework": "PyTorch", "maxiteration": "2", "batchsize": 4},
+    "algoDef": {"algorithm": "Random", "maxJobNum": 1},
+    "hyperParams": [
+        {"name": "learningrate", "type": "Range", "dataType": "double", "minDbVal": 0.001, "maxDbVal": 0.1}
+    ],
+}
+CONSOLE_NAMES = {"name": "console", "training": "first", "tuning": "tuned", "file": "console%2Fmain.py"}
 _DATASET, _TEMPLATE, _MODEL = f"{DLI}/datasets/{{name}}", f"{DLI}/modeltemplates/{{name}}", f"{DLI}/models/{{name}}"
 _TRAINING = f"{_MODEL}/trainings/{{training}}"
+_TUNING = f"{_MODEL}/hypersearch/{{tuning}}"
 # In an order in which each does its work, and nothing is left.
 CONSOLE: tuple[ConsoleCall, ...] = (
     ConsoleCall("POST", f"{DLI}/datasets", {"name": "console", "datasourcetype": "CSV", "trainpath": "some"}),
@@ -218,6 +228,16 @@ CONSOLE: tuple[ConsoleCall, ...] = (
     ConsoleCall("GET", f"{_TRAINING}/weightfile"),
     ConsoleCall("PUT", f"{_TRAINING}/stop"),
     ConsoleCall("DELETE", _TRAINING),
+    ConsoleCall("POST", f"{_MODEL}/hypersearch", TUNING),
+    ConsoleCall("GET", f"{_MODEL}/hypersearch"),
+    ConsoleCall("GET", _TUNING),
+    ConsoleCall("PUT", f"{_TUNING}/stop"),
+    ConsoleCall("PUT", f"{_TUNING}/restart"),
+    ConsoleCall("PUT", f"{_TUNING}/force"),
+    # It has not trained: `test_console.py` has the best values of one that has.
+    ConsoleCall("PUT", f"{_TUNING}/update", status=400),
+    ConsoleCall("PUT", f"{_TUNING}/create/more", status=400),
+    ConsoleCall("DELETE", _TUNING),
     ConsoleCall("DELETE", _MODEL),
     ConsoleCall("DELETE", _TEMPLATE),
     ConsoleCall("DELETE", _DATASET),

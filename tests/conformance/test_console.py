@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import requests
 from ibm_cloud_sdk_core import ApiException
-from ibm_wmla.wmla_api_v1 import HyperParameter, ImageDetail
+from ibm_wmla.wmla_api_v1 import AlgoDef, FixedHyperParam, HyperParameter, ImageDetail, ResDef, SearchExperiment
 
 from tests.conformance.conftest import WmlaServer
 from tests.conformance.test_sdk import sdk
+from tests.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 
@@ -60,6 +61,10 @@ def shared(server: WmlaServer) -> Iterator[Path]:
 def forget_all(server: WmlaServer) -> None:
     """End and remove what the tests of this file, or of another one with the same server, have made."""
     client = server.local.client()
+    for search in client.searches():
+        if not search.state.final:
+            search.stop()
+        search.delete()
     for model in client.models():
         client.delete_model(model.name, kind=model.kind)
     client.stop_all()
@@ -75,6 +80,57 @@ def told(server: WmlaServer, exec_id: str) -> dict[str, object]:
     log = requests.get(f"{server.dli}/execs/{exec_id}/log", auth=server.basic, verify=False).json()
     (line,) = [line for line in log.splitlines() if "TOLD " in line]
     return dict(json.loads(line.partition("TOLD ")[2]))
+
+
+TUNED = """
+import json, os
+with open(os.path.join(os.environ["RESULT_DIR"], "pth_parameters.json")) as file:
+    given = json.load(file)
+loss = given["optimizer"]["lr"] + given["optimizer"]["momentum"] / 100 + given["train_batch_size"]
+with open(os.path.join(os.environ["RESULT_DIR"], "val_dict_list.json"), "w") as file:
+    json.dump([{"step": given["epochs"], "loss": loss}], file)
+"""
+
+
+def test_a_tuning_of_a_model_gives_it_the_best_values(server: WmlaServer, shared: Path):
+    (shared / "templates" / "tuned").mkdir(parents=True, exist_ok=True)
+    (shared / "templates" / "tuned" / "main.py").write_text(TUNED)
+    client = sdk(server)
+    client.add_model_template("tuned", "templates/tuned", "PyTorch")
+    client.add_model("tuned", "tuned", hyperparameter=HyperParameter(momentum=0.5, solvertype="SGD"), batchsize=16)
+    resources = ResDef("PyTorch", "7", 4, worker_num=1)
+    tried = [
+        SearchExperiment(
+            at, [FixedHyperParam("learningrate", "double", rate), FixedHyperParam("batchsize", "int", "2")]
+        )
+        for at, rate in enumerate(("0.5", "0.25"), 1)
+    ]
+    algorithm = AlgoDef("ExperimentGridSearch", max_paralle_job_num=2)
+    client.start_model_auto_tuning("tuned", "tuned", "best-rate", resources, algorithm, experiments=tried)
+
+    def finished() -> dict | None:
+        found = client.get_model_auto_tuning_status_by_name("tuned", "best-rate").get_result()
+        return found if found["state"] == "FINISHED" else None
+
+    found = until(finished, "the tuning")
+    values = {each["name"]: each["fixedVal"] for each in found["best"]["hyperParams"]}
+    assert values == {"learningrate": "0.25", "batchsize": "2"}
+    assert found["best"]["metricVal"] == 0.25 + 0.005 + 2
+    assert client.get_model_auto_tuning_status("tuned").get_result() == [found]
+    # Each experiment is a training of the model.
+    assert len(client.get_model_trainings("tuned").get_result()) == 2
+    client.create_model_using_tuning_result("tuned", "best-rate", "again")
+    client.update_model_using_tuning_result("tuned", "best-rate")
+    for name in ("tuned", "again"):
+        model = next(each for each in client.get_models().get_result() if each["name"] == name)
+        assert (model["hyperparameter"]["learningrate"], model["hyperparameter"]["momentum"]) == (0.25, 0.5)
+        assert model["batchsize"] == 2
+    with pytest.raises(ApiException, match="already stopped"):
+        client.stop_model_auto_tuning("tuned", "best-rate")
+    with pytest.raises(ApiException, match=r"has no tuning 'other'\. There is best-rate"):
+        client.get_model_auto_tuning_status_by_name("tuned", "other")
+    client.delete_model_auto_tuning("tuned", "best-rate")
+    assert client.get_model_auto_tuning_status("tuned").get_result() == []
 
 
 def test_from_a_data_set_and_a_template_to_trained_weights(server: WmlaServer, shared: Path):

@@ -18,6 +18,7 @@ from edt_jupyter.wmla import (
     models,
     scheduler,
     trainings,
+    tunings,
     validations,
 )
 from edt_jupyter.wmla.base import WmlaHandler
@@ -43,18 +44,6 @@ class _NoRoute(WmlaHandler, resource="edt:cluster"):
     head = post = put = patch = delete = get
 
 
-class TuningHandler(_NoRoute):
-    """Searches over a model of the console: `/models/{name}/hypersearch` and everything below it."""
-
-    def refuse(self) -> NoReturn:
-        """Raise 501."""
-        # 501 and not 404: a client learns that the route exists elsewhere, and no stub makes it continue with an object
-        # that does not exist (docs/decisions/021).
-        raise HTTPError(
-            501, "A search over a model of the console is not in this release; POST its code to /hypersearch."
-        )
-
-
 class InferenceHandler(_NoRoute):
     """Inference: `/dlim/v1`, and the routes for it elsewhere."""
 
@@ -67,7 +56,7 @@ class WmlaUnknownHandler(_NoRoute):
     """Every other path."""
 
 
-_OTHERS = (about, algorithms, datasets, execs, hypersearch, models, scheduler, trainings, validations)
+_OTHERS = (about, algorithms, datasets, execs, hypersearch, models, scheduler, trainings, tunings, validations)
 ROUTES: list[tuple[str, type[EdtHandler]]] = [
     *routes_of(logon, below=AUTH),
     (f"{CONDUCTOR}/auth/logon", logon.LogonHandler),
@@ -76,7 +65,6 @@ ROUTES: list[tuple[str, type[EdtHandler]]] = [
 ]
 # Whole families that answer 501, each a pattern below one of the roots, and then every other path.
 FAMILIES: tuple[tuple[str, type[EdtHandler]], ...] = (
-    (rf"{DEEP_LEARNING}/models/[^/]+/hypersearch(?:/.*)?", TuningHandler),
     (rf"{DEEP_LEARNING}/execs/[^/]+/deploy/?", InferenceHandler),
     (rf"{DEEP_LEARNING}/(?:inferences|edimodels)(?:/.*)?", InferenceHandler),
     (rf"{INFERENCE}(?:/.*)?", InferenceHandler),

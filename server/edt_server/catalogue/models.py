@@ -7,6 +7,7 @@ import builtins
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -20,7 +21,8 @@ from edt_sdk.schemas.catalogue import (
     check_inside,
 )
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
-from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.job import JobSpec, JobView
+from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.catalogue import intake
 from edt_server.catalogue.places import Places, content_below_data_fs
@@ -32,6 +34,13 @@ from edt_server.ledger import Change
 from edt_server.store import CatalogueRow
 
 _SETTINGS = ("description", "framework", "args", "hyperparameters", "dataset", "max_workers")
+
+
+class Using(TypedDict):
+    """The arguments of a submission that trains a model."""
+
+    training: Registered
+    weights: Path | None
 
 
 class Models:
@@ -73,8 +82,13 @@ class Models:
             raise NotFound(f"{name} has no file {file!r}.", field="file")
         return content
 
-    async def add(self, user: str, new: NewModel, upload: Path | None = None, filename: str = "") -> Model:
-        """Add a model or template: the file `upload` (left where it is), called `filename`, or what `new` names."""
+    async def add(
+        self, user: str, new: NewModel, upload: Path | None = None, filename: str = "", *, of_kind: str = ""
+    ) -> Model:
+        """Add a model or template: the file `upload` (left where it is), called `filename`, or what `new` names.
+
+        `of_kind` is the kind of its `template`, "" for either.
+        """
         new.check()
         said = [name for name, value in (("path", new.path), ("template", new.template)) if value is not None]
         if len(said) + (upload is not None) != 1:
@@ -86,7 +100,10 @@ class Models:
         # Before any file is copied, because a wrong name is cheap to find.
         if new.dataset:
             await self._datasets.row(user, new.dataset)
-        origin = None if new.template is None else await self._origin(user, new.template)
+        origin = None
+        if new.template is not None:
+            find = self._shelves[of_kind].row if of_kind else self._origin
+            origin = await find(user, new.template)
 
         def fill(places: Places) -> ModelRecord:
             if origin is None:
@@ -195,18 +212,25 @@ class Models:
         self, user: str, name: str, wanted: ModelTraining, *, weights: Path | None = None, remarks: tuple[str, ...] = ()
     ) -> JobView:
         """Train a model as an ordinary job, with `weights` in place of the model's own, and `remarks` for its story."""
+        spec, package, using = await self.job(user, name, wanted, weights=weights)
+        if remarks:
+            spec = msgspec.structs.replace(spec, wmla=WmlaRequest(remarks=remarks))
+        return await self._service.submit(user, spec, package, **using)
+
+    async def job(
+        self, user: str, name: str, wanted: ModelTraining, *, weights: Path | None = None
+    ) -> tuple[JobSpec, Path, Using]:
+        """Return the job that trains a model, its package, and what more a submission of it is told."""
         wanted.check()
         row = await self._shelves[MODEL].row(user, name)
         # No table of trainings: a model's trainings are the jobs with its id (docs/decisions/026).
         spec, training = job_of(row, wanted)
         places = self._shelves[MODEL].places(row)
-        if remarks:
-            spec = msgspec.structs.replace(spec, wmla=WmlaRequest(remarks=remarks))
         if weights is not None:
             training = msgspec.structs.replace(training, weights=True)
         elif training.weights:
             weights = places.weights
-        return await self._service.submit(user, spec, places.code, training=training, weights=weights)
+        return spec, places.code, Using(training=training, weights=weights)
 
     async def _update(self, row: CatalogueRow, said: dict[str, object]) -> CatalogueRow:
         def work(change: Change) -> CatalogueRow:

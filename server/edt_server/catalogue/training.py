@@ -6,6 +6,7 @@ model do not affect it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from edt_sdk.schemas.catalogue import ModelTraining
@@ -18,6 +19,8 @@ from edt_server.store import CatalogueRow
 
 PARAMETERS = "pth_parameters.json"
 WEIGHTS_DIR = "weights"
+# Of torch, where a model that gets an argument of one names none.
+_CLASSES = {"optimizer": "SGD", "learning_rate": "StepLR"}
 TRAIN_DIR, WEIGHTS = "--train_dir", "--weights"
 
 
@@ -62,6 +65,18 @@ def parameters(used: Registered | None, folder: str) -> dict[str, Any] | None:
     if used.hyperparameters is None and not data:
         return None
     return {**data, **(used.hyperparameters or {})}
+
+
+def with_values(hyperparameters: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return hyper-parameters with the values of a trial, of which `optimizer.lr` is the `lr` in the `optimizer`."""
+    found = dict(hyperparameters)
+    for name, value in values.items():
+        group, dot, key = name.partition(".")
+        if dot and group in _CLASSES:
+            found[group] = {"name": _CLASSES[group], **(found.get(group) or {}), key: value}
+        elif name in ("epochs", "train_batch_size"):
+            found[name] = value
+    return found
 
 
 def console_arguments(spec: JobSpec, paths: JobPaths, warm_start: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from edt_sdk.schemas.search.space import Value
 from edt_sdk.schemas.search.spec import MOST_EPOCHS, PLUG_IN, SearchSpec, filled
 from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.catalogue.training import with_values
 from edt_server.ledger import STORE_AWAY, Change
 from edt_server.searching import PastTrial, Trial, replay
 from edt_server.searching.core import SearchCore, Step
@@ -53,6 +54,7 @@ log = logging.getLogger(__name__)
 _OVER = frozenset({TrialState.FINISHED, TrialState.PRUNED, TrialState.FAILED})
 # The columns of a search that follow from an event.
 _FOLLOWING = ("state", "message", "ended", "best", "outside", "plugin_state")
+WEIGHTS = "weights"  # beside the package of a search of a model
 _READ = (kinds.VALIDATED, kinds.JOB_HELD)
 
 
@@ -379,10 +381,14 @@ class SearchRun:
             # In the transaction of the submission, so that no server starts a trial twice.
             change.tx.searches.take(self.row.id, trials=[replace(row, job=job, state=TrialState.RUNNING)])
 
+        job = job_of(self.row, trial)
+        weights = job.registered is not None and job.registered.weights
         view = await self._service.submit(
             self.row.owner,
-            job_of(self.row, trial),
+            job,
             self._package,
+            training=job.registered,
+            weights=self._package.with_name(WEIGHTS) if weights else None,
             budget=budget,
             config=dict(trial.values),
             search=self.row.id,
@@ -519,6 +525,9 @@ def job_of(row: SearchRow, trial: Trial) -> JobSpec:
         "EDT_PARAMS": json.dumps(trial.values),
     }
     seed = seed_of(row.spec.seed, number) if row.spec.job_seed == "per-trial" else spec.seed
+    used = spec.registered
+    if used is not None:
+        used = msgspec.structs.replace(used, hyperparameters=with_values(used.hyperparameters or {}, trial.values))
     return msgspec.structs.replace(
         spec,
         name=f"{spec.name}-{number}",
@@ -526,6 +535,7 @@ def job_of(row: SearchRow, trial: Trial) -> JobSpec:
         command=filled(spec.command, trial.values),
         env={**spec.env, **env},
         seed=seed,
+        registered=used,
     )
 
 

@@ -18,6 +18,7 @@ import msgspec
 from edt_sdk.schemas.errors import Conflict, EdtError, NotBuiltYet, NotFound, Unprocessable
 from edt_sdk.schemas.fields import did_you_mean
 from edt_sdk.schemas.job import JobPatch, JobSpec
+from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.search.space import Value
 from edt_sdk.schemas.search.spec import ALGORITHMS, PLUG_IN, SearchPatch, SearchSpec
 from edt_sdk.schemas.search.views import Decision, SearchState, SearchView, TrialReport, TrialState, TrialView
@@ -37,7 +38,7 @@ from edt_server.searching.events import (
 from edt_server.service import access
 from edt_server.service.plugins import Plugins
 from edt_server.service.search_pictures import rank, rungs_of
-from edt_server.service.search_run import SearchRun, sampler_options
+from edt_server.service.search_run import WEIGHTS, SearchRun, sampler_options
 from edt_server.settings import Settings
 from edt_server.store import StoreError
 from edt_server.store.search_rows import SearchRow, TrialRow, named
@@ -97,8 +98,19 @@ class Searches:
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 
-    async def start(self, user: str, spec: SearchSpec, package: Path) -> SearchView:
-        """Start a search whose trials are made of a package (a file, left where it is)."""
+    async def start(
+        self,
+        user: str,
+        spec: SearchSpec,
+        package: Path,
+        *,
+        training: Registered | None = None,
+        weights: Path | None = None,
+    ) -> SearchView:
+        """Start a search whose trials are made of a package (a file, left where it is).
+
+        Trials that train a model of the catalogue use `training` of it, and begin with the file `weights`.
+        """
         # What a submission of the template refuses is refused before there is a search.
         await self._service.forecast(user, spec.check().job)
         if spec.resolved().kind is PLUG_IN:
@@ -110,11 +122,12 @@ class Searches:
                 raise Unprocessable(missing.message, hint=hint, field="algorithm") from None
         else:
             _check_runs(spec.resolved())
+        spec = spec.resolved()
         row = SearchRow(
             id=new_id(spec.job.name),
             name=spec.job.name,
             owner=user,
-            spec=spec.resolved(),
+            spec=msgspec.structs.replace(spec, job=msgspec.structs.replace(spec.job, registered=training)),
             versions={name: version(name) for name in _PACKAGES},
             state=SearchState.CREATED,
             message="",
@@ -122,7 +135,7 @@ class Searches:
             ended=None,
         )
         folder = self._folder(row.id)
-        await asyncio.to_thread(_keep_package, package, folder, row.spec.job, self._service.settings)
+        await asyncio.to_thread(_keep_package, package, folder, row.spec.job, self._service.settings, weights)
         try:
             await self._service.change(lambda change: _enter(change, row))
         except StoreError:
@@ -199,7 +212,9 @@ class Searches:
         job = msgspec.structs.replace(row.spec.job, name=name or next(each for each in free if each not in taken))
         trials = (await (self._runs.get(row.id) or self._at_rest(row)).present()).wanted
         spec = msgspec.structs.replace(row.spec, job=job, trials=trials, seed=row.spec.seed if seed is None else seed)
-        return await self.start(user, spec, self._folder(row.id) / _PACKAGE)
+        used, folder = spec.job.registered, self._folder(row.id)
+        weights = folder / WEIGHTS if used is not None and used.weights else None
+        return await self.start(user, spec, folder / _PACKAGE, training=used, weights=weights)
 
     async def pause(self, user: str, search: str) -> SearchView:
         """Start nothing new. What trains goes on to its next comparison."""
@@ -305,7 +320,7 @@ def _check_runs(spec: SearchSpec) -> None:
         sampler_options(spec)
 
 
-def _keep_package(package: Path, folder: Path, job: JobSpec, settings: Settings) -> None:
+def _keep_package(package: Path, folder: Path, job: JobSpec, settings: Settings, weights: Path | None) -> None:
     """Keep the package of a search. PackageError for one that no job could be made of, with nothing left."""
     make_private_dir(folder.parent)
     make_private_dir(folder)
@@ -315,6 +330,8 @@ def _keep_package(package: Path, folder: Path, job: JobSpec, settings: Settings)
         unpack(package, tried, main=main_file(job), code_dir=job.code_dir, **limits)
         shutil.rmtree(tried)
         keep(package, folder / _PACKAGE, settings.data_dir)
+        if weights is not None:
+            keep(weights, folder / WEIGHTS, settings.data_dir)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

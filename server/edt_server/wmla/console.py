@@ -160,7 +160,7 @@ def new_template(body: Mapping[str, Any]) -> NewModel:
         kind="template",
         path=required(body, "path"),
         # Of the console's three libraries only PyTorch exists here.
-        framework=_engine(required(body, "framework")) or Framework.PYTORCH.value,
+        framework=engine(required(body, "framework")) or Framework.PYTORCH.value,
         description=text(body, "description"),
     )
 
@@ -177,7 +177,7 @@ def change(body: Mapping[str, Any], name: str) -> tuple[ModelChange | None, tupl
         raise Unprocessable(f"{name} keeps its name.", hint="Add another one, and delete this.", field="name")
     said, remarks = _settings(body)
     if "framework" not in said and text(body, "framework"):
-        said["framework"] = _engine(text(body, "framework"))
+        said["framework"] = engine(text(body, "framework"))
     said = {key: value for key, value in said.items() if value is not None}
     return (ModelChange(**said) if said else None), remarks
 
@@ -237,7 +237,7 @@ def accelerator(framework: str) -> str:
 
 def new_training(body: Mapping[str, Any], *, group: str) -> tuple[ModelTraining, str, tuple[str, ...]]:
     """Return the training that a request starts, the weights it starts from ("" for none), and remarks."""
-    framework = _engine(required(body, "dlFramework"))
+    framework = engine(required(body, "dlFramework"))
     if body.get("distribute") is True and framework is None:
         framework = Framework.DIST.value
     workers = body.get("clusterSize")
@@ -394,7 +394,7 @@ def _settings(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     return said, remarks
 
 
-def _engine(word: str) -> str | None:
+def engine(word: str) -> str | None:
     """Return the framework for the console's word, None for "PyTorch", which keeps the model's own engine."""
     if word.lower() == _PYTORCH.lower():
         return None

@@ -49,6 +49,14 @@ _POLICIES = {
     "plateau": "ReduceLROnPlateau",
     "poly": "PolynomialLR",
 }
+# What a search may vary, beside the arguments of a script of its own.
+_TUNED = {
+    "learningrate": "optimizer.lr",
+    "epoch": "epochs",
+    "batchsize": "train_batch_size",
+    **{theirs: f"optimizer.{ours}" for theirs, ours in _OPTIMIZER.items()},
+    **{theirs: f"learning_rate.{ours}" for theirs, ours in _SCHEDULER.items()},
+}
 _FIXED = ("", "fixed", "none", "constant")
 
 
@@ -106,6 +114,16 @@ def to_console(ours: Mapping[str, Any]) -> dict[str, Any]:
         names = {value: key for key, value in _SCHEDULER.items()}
         found |= {names[key]: value for key, value in schedule.items() if key in names}
     return found
+
+
+def tuned(name: str) -> str:
+    """Return where `pth_parameter_mgr` has a hyper-parameter that a search varies. An unknown one is the script's."""
+    return _TUNED.get(name.lower(), name)
+
+
+def as_tuned(name: str) -> str:
+    """Return the console's name for what `tuned` returned."""
+    return next((theirs for theirs, ours in _TUNED.items() if ours == name), name)
 
 
 def _whole(name: str, value: Any) -> int:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from edt_sdk.schemas.catalogue import ModelTraining
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.search.space import MOST_CHOICES, Choice, Integer, Parameter, Uniform, Value
 from edt_sdk.schemas.search.spec import ALGORITHMS, MOST_GP_TRIALS, MOST_LANES, MOST_TRIALS, SearchSpec
 from edt_sdk.schemas.search.views import SearchState, SearchView, TrialReport, TrialState, TrialView
 from edt_server.wmla import ids
+from edt_server.wmla.console import engine, text
+from edt_server.wmla.console_hyperparameters import as_tuned, from_console, tuned
 
 # By our names, in the order of WMLA's list.
 _GRID = "ExperimentGridSearch"
@@ -112,6 +116,55 @@ def search_spec(form: _Object, job: JobSpec, *, name: str, seed: int) -> SearchS
     return SearchSpec(**settings, space=space)
 
 
+def tuning(form: _Object, *, group: str) -> tuple[ModelTraining, str]:
+    """Return how the trials of a search over a model of the console train, and their first weights ("" for its own)."""
+    given = part(form, "resDef")
+    training, remarks = from_console({"epoch": given.get("maxiteration") or None}, given.get("batchsize") or None)
+    assert not remarks
+    return ModelTraining(
+        framework=engine(text(given, "framework")) if text(given, "framework") else None,
+        max_workers=max(1, _whole("resDef.workerNum", given.get("workerNum") or 1)),
+        hyperparameters=training,
+        instance_group=group,
+    ), text(given, "initWeightPath")
+
+
+def tuning_spec(form: _Object, job: JobSpec, *, name: str, seed: int) -> SearchSpec:
+    """Return the search over a model of the console, not checked. Its names are those of `pth_parameter_mgr`."""
+    given, definition = part(form, "resDef"), dict(part(form, "algoDef"))
+    if _algorithm(_text(definition, "algorithm", "algoDef.algorithm")) == "hyperband":
+        resource = {"ResourceName": "epochs", "ResourceValue": given.get("maxiteration")}
+        params = _objects(definition, "algoParams") + [{"name": k, "value": v} for k, v in resource.items()]
+        definition["algoParams"] = params
+    # These clients have no word for the metric, and the console's own scripts report a loss and an accuracy.
+    metric = "accuracy" if str(definition.get("objective")).lower() == "maximize" else "loss"
+    definition.setdefault("objectiveMetric", f"test_{metric}" if job.framework == Framework.EDT else metric)
+    spec = search_spec({**form, "algoDef": definition}, job, name=name, seed=seed)
+    if spec.resource:
+        spec = msgspec.structs.replace(spec, min_epochs=_whole("resDef.miniteration", given.get("miniteration") or 1))
+    return _renamed(spec, tuned)
+
+
+def as_tuning(view: SearchView, trials: Sequence[TrialView]) -> tuple[SearchView, list[TrialView]]:
+    """Return a search over a model with the console's names."""
+    shown = [
+        msgspec.structs.replace(each, params={as_tuned(name): value for name, value in each.params.items()})
+        for each in trials
+    ]
+    return msgspec.structs.replace(view, spec=_renamed(view.spec, as_tuned)), shown
+
+
+def _renamed(spec: SearchSpec, rename: Callable[[str], str]) -> SearchSpec:
+    names = {name: rename(name) for name in (*spec.space, *(name for point in spec.points for name in point))}
+    if len(set(names.values())) < len(names):
+        raise InvalidRequest("Two of the hyperParams mean the same.", field="hyperParams")
+    return msgspec.structs.replace(
+        spec,
+        space={names[name]: each for name, each in spec.space.items()},
+        points=tuple({names[name]: value for name, value in point.items()} for point in spec.points),
+    )
+
+
 def _algorithm(word: str) -> str:
     """Return our name of an algorithm. Any other word is that of a plug-in, and ours are none here."""
     found = next((ours for ours, theirs in BUILT_IN.items() if theirs.lower() == word.lower()), word)
@@ -155,7 +208,9 @@ def _experiments(form: _Object) -> dict[str, Any]:
     points = []
     for each in found:
         point = {}
-        for item in _objects(each, "hyperParams", "experiments.hyperParams"):
+        # IBM's SDK has a name of its own for them.
+        key = "fixedHyperParams" if "fixedHyperParams" in each else "hyperParams"
+        for item in _objects(each, key, f"experiments.{key}"):
             name = _text(item, "name", "experiments.hyperParams.name")
             point[name] = _typed(f"experiments.hyperParams.{name}", _kind(item, name), item.get("fixedVal"))
         points.append(point)
