@@ -82,7 +82,7 @@ bench: $(STAMP) ## all benchmarks, most of an hour on a quiet machine; one of th
 bench-%: $(STAMP)
 	@$(BIN)/python benchmarks/$(subst -,_,$*).py $(ARGS)
 
-core-events: $(STAMP) ## a million random events: the scheduler's invariants after each, some minutes (EVENTS=)
+core-events: $(STAMP) ## a million random events: the scheduler's invariants after each, 15 minutes or more (EVENTS=)
 	@EDT_CORE_EVENTS=$(or $(EVENTS),1000000) EDT_RULE_EVENTS=$(or $(EVENTS),1000000) $(BIN)/python -m pytest -q --timeout=0 \
 	  tests/server/core/test_properties.py tests/server/core/test_rule_history.py
 
