@@ -195,7 +195,7 @@ TUNING = {
         {"name": "learningrate", "type": "Range", "dataType": "double", "minDbVal": 0.001, "maxDbVal": 0.1}
     ],
 }
-CONSOLE_NAMES = {"name": "console", "training": "first", "tuning": "tuned", "file": "console%2Fmain.py"}
+CONSOLE_NAMES = {"name": "console", "training": "first", "tuning": "tuned", "new": "more", "file": "console%2Fmain.py"}
 _DATASET, _TEMPLATE, _MODEL = f"{DLI}/datasets/{{name}}", f"{DLI}/modeltemplates/{{name}}", f"{DLI}/models/{{name}}"
 _TRAINING = f"{_MODEL}/trainings/{{training}}"
 _TUNING = f"{_MODEL}/hypersearch/{{tuning}}"
@@ -236,7 +236,7 @@ CONSOLE: tuple[ConsoleCall, ...] = (
     ConsoleCall("PUT", f"{_TUNING}/force"),
     # It has not trained: `test_console.py` has the best values of one that has.
     ConsoleCall("PUT", f"{_TUNING}/update", status=400),
-    ConsoleCall("PUT", f"{_TUNING}/create/more", status=400),
+    ConsoleCall("PUT", f"{_TUNING}/create/{{new}}", status=400),
     ConsoleCall("DELETE", _TUNING),
     ConsoleCall("DELETE", _MODEL),
     ConsoleCall("DELETE", _TEMPLATE),

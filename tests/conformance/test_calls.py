@@ -266,6 +266,7 @@ class Kept:
         "modeltemplatename": "some",
         "modelname": "some",
         "trainingname": "some",
+        "tuningname": "tuned",
         "filename": "some/main.py",
         "type": "Train",
     }
@@ -335,7 +336,7 @@ class Kept:
         assert requests.post(url, json=TUNING, auth=self.server.basic, verify=False).ok
         if method == "restart_model_auto_tuning":
             assert requests.put(f"{url}/tuned/stop", auth=self.server.basic, verify=False).ok
-        return {method: {"tuningname": "tuned"}}
+        return {}
 
     def tasks(self, method: str) -> dict[str, dict[str, object]]:
         """Arguments for those who search: there is a task, a stopped one to restart, and an installed algorithm."""

@@ -12,6 +12,7 @@ from tests.jupyter.wmla.test_logon import ask  # noqa: F401
 
 DLI = "/platform/rest/deeplearning/v1"
 CONDUCTOR = "/platform/rest/conductor/v1"
+_TUNING = f"{DLI}/models/{{name}}/hypersearch/{{tuning}}"
 # What each operation must ask for. Written out here a second time on purpose.
 DECLARED = {
     ("GET", "/auth/v1/logon"): ("read", "edt:cluster"),
@@ -89,13 +90,21 @@ DECLARED = {
     ("DELETE", f"{DLI}/hypersearch/{{name}}"): ("write", "edt:searches"),
     ("PUT", f"{DLI}/hypersearch/{{name}}/force"): ("write", "edt:searches"),
     ("PUT", f"{DLI}/hypersearch/{{name}}/restart"): ("write", "edt:searches"),
+    ("GET", f"{DLI}/models/{{name}}/hypersearch"): ("read", "edt:searches"),
+    ("POST", f"{DLI}/models/{{name}}/hypersearch"): ("write", "edt:searches"),
+    ("GET", _TUNING): ("read", "edt:searches"),
+    ("DELETE", _TUNING): ("write", "edt:searches"),
+    ("PUT", f"{_TUNING}/stop"): ("write", "edt:searches"),
+    ("PUT", f"{_TUNING}/force"): ("write", "edt:searches"),
+    ("PUT", f"{_TUNING}/restart"): ("write", "edt:searches"),
+    ("PUT", f"{_TUNING}/update"): ("write", "edt:catalogue"),
+    ("PUT", f"{_TUNING}/create/{{new}}"): ("write", "edt:catalogue"),
     ("GET", f"{DLI}/hypersearch/algorithm"): ("read", "edt:searches"),
     ("POST", f"{DLI}/hypersearch/algorithm/install"): ("write", "edt:searches"),
     ("GET", f"{DLI}/hypersearch/algorithm/{{algorithm}}"): ("read", "edt:searches"),
     ("DELETE", f"{DLI}/hypersearch/algorithm/{{algorithm}}"): ("write", "edt:searches"),
     # Those that have no work here ask before they say so.
     ("DELETE", f"{DLI}/edimodels/some"): ("write", "edt:cluster"),
-    ("PUT", f"{DLI}/models/some/hypersearch/some/stop"): ("write", "edt:cluster"),
     ("POST", f"{DLI}/execs/some/deploy"): ("write", "edt:cluster"),
     ("GET", "/dlim/v1/model"): ("read", "edt:cluster"),
     ("GET", f"{DLI}/nothing"): ("read", "edt:cluster"),
