@@ -6,10 +6,12 @@ in that file, and it never calls user code.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import TracebackType
 
 _GROUP = Path(__file__).resolve().with_name("group.py")
+_PLACE = re.compile(r"\[\S+:\d+\] ")
 
 
 class Superseded(Exception):
@@ -30,3 +32,9 @@ def is_lost_peer(error: Exception) -> bool:
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
     return innermost is not None and Path(innermost.tb_frame.f_code.co_filename).resolve() == _GROUP
+
+
+def said(error: Exception) -> str:
+    """Return what a lost peer's error says, without gloo's place in its own source and its guess at the cause."""
+    text = _PLACE.sub("", str(error)).partition(" This is typically")[0]
+    return text.strip().rstrip(".") or "a member has left"

@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from edt_sdk.schemas.wire.link import Broken, Generation, Held, Joined, Left, Trained
 from edt_sdk.training.exchange.group import Group
-from edt_sdk.training.exchange.peer_errors import PeerLost, Superseded, is_lost_peer
+from edt_sdk.training.exchange.peer_errors import PeerLost, Superseded, is_lost_peer, said
 from edt_sdk.training.member import onnx_export
 from edt_sdk.training.member.link import SUPERVISOR_GONE
 from edt_sdk.training.member.membership import NO_STATE, GroupMembership, handover, is_member
@@ -90,13 +90,13 @@ class Loop:
         except (RuntimeError, PeerLost) as error:
             if not is_lost_peer(error):
                 raise
-            lost = str(error) or "a member is gone"
+            lost = said(error)
         # After the except block, because the traceback keeps the broken group, and with it the sockets, alive. While
         # they are open, a peer that waits inside the library does not notice that this member has given up.
         self._drop_groups()
         self._writing = False
         if lost:
-            log.info("generation %d is broken (%s)", generation.number, lost)
+            log.info("another worker is gone (%s); the job recovers", lost)
             self._parts.link.send(
                 Broken(worker=self._worker, generation=generation.number, update=self._current.updates)
             )
