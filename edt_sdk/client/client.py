@@ -418,11 +418,11 @@ class Client(CatalogueClient, PlanClient):
             all: also the jobs of other users, as far as the server shows them.
             state: only jobs in this state, such as "running", "stopped" or JobState.KILLED, which is the same.
             tag: only my jobs with this tag.
-            limit: at most this many, up to 10 000. None for the newest 1000.
+            limit: at most this many, up to 10,000. None for the newest 1,000.
             before: only jobs older than this one, such as the last job of an earlier list.
 
         Raises:
-            InvalidRequest: no such state, or more than 10 000.
+            InvalidRequest: no such state, or more than 10,000.
             NotFound: there is no job `before`.
         """
         if state is not None:
@@ -507,7 +507,7 @@ class Client(CatalogueClient, PlanClient):
 
         Args:
             since: only since then: seconds since the epoch, a datetime, or a text such as "2h" (ago), "14:30" or
-                "2026-05-01". A window is exact to the event, up to 10 000 rows.
+                "2026-05-01". A window is exact to the event, up to 10,000 rows.
             until: only until then.
             points: at most this many rows instead.
 

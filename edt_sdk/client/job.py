@@ -228,7 +228,7 @@ class Job:
         Args:
             stream: "all" (merged by time), "driver", "stdout" or "stderr" of the driver, "elog", or "worker".
             worker: one worker only.
-            tail: only this many last lines, 1 to 100 000. Fewer where they are longer than a kibibyte.
+            tail: only this many last lines, 1 to 100,000. Fewer where they are longer than a kibibyte.
             since: only lines written since then, as for `timeline`: "10m" for the last ten minutes.
             follow: an iterator that goes on until the job has ended, over dropped connections.
 
