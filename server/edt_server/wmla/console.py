@@ -254,9 +254,7 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[ModelTraining,
         words = tuple(shlex.split(text(body, "cmd")))
     except ValueError as wrong:
         raise InvalidRequest(f"cmd cannot be read: {wrong}.", field="cmd") from None
-    remarks = []
-    if text(body, "syncMode").upper() == "ASYNC":
-        remarks.append("syncMode ASYNC has no meaning here: gradients are exchanged at every update.")
+    remarks = synchronous(body)
     ignored = [name for name in ("gpuRatio", "testInterval", "testIteration") if body.get(name) is not None]
     if ignored:
         remarks.append(f"{', '.join(ignored)} have no meaning here: a worker has one slot, and the script tests.")
@@ -269,6 +267,13 @@ def new_training(body: Mapping[str, Any], *, group: str) -> tuple[ModelTraining,
         log="batches",
     )
     return training, text(body, "wfinit") or text(body, "wtfolder"), tuple(remarks)
+
+
+def synchronous(body: Mapping[str, Any]) -> list[str]:
+    """Return the remark about a request for gradients that are not exchanged at every update, if it is one."""
+    if text(body, "syncMode").upper() != "ASYNC":
+        return []
+    return ["syncMode ASYNC has no meaning here: gradients are exchanged at every update."]
 
 
 def training_object(view: JobView, *, server: str) -> dict[str, Any]:

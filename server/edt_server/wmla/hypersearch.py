@@ -19,8 +19,9 @@ from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.search.space import MOST_CHOICES, Choice, Integer, Parameter, Uniform, Value
 from edt_sdk.schemas.search.spec import ALGORITHMS, MOST_GP_TRIALS, MOST_LANES, MOST_TRIALS, SearchSpec
 from edt_sdk.schemas.search.views import SearchState, SearchView, TrialReport, TrialState, TrialView
+from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.wmla import ids
-from edt_server.wmla.console import engine, text
+from edt_server.wmla.console import engine, synchronous, text
 from edt_server.wmla.console_hyperparameters import as_tuned, from_console, tuned
 
 # By our names, in the order of WMLA's list.
@@ -139,6 +140,8 @@ def tuning_spec(form: _Object, job: JobSpec, *, name: str, seed: int) -> SearchS
     # These clients have no word for the metric, and the console's own scripts report a loss and an accuracy.
     metric = "accuracy" if str(definition.get("objective")).lower() == "maximize" else "loss"
     definition.setdefault("objectiveMetric", f"test_{metric}" if job.framework == Framework.EDT else metric)
+    if remarks := synchronous(given):
+        job = msgspec.structs.replace(job, wmla=WmlaRequest(remarks=tuple(remarks)))
     spec = search_spec({**form, "algoDef": definition}, job, name=name, seed=seed)
     if spec.resource:
         spec = msgspec.structs.replace(spec, min_epochs=_whole("resDef.miniteration", given.get("miniteration") or 1))

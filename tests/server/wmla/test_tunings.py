@@ -31,6 +31,12 @@ def test_hyperband_compares_after_epochs_of_the_model():
     spec = tuning_spec(form("Hyperband"), JOB, name="", seed=1).check().resolved()
     assert (spec.resource, spec.min_epochs, spec.epochs, spec.eta) == ("epochs", 1, 9, 3)
     assert list(spec.space) == ["optimizer.lr"]
+    assert spec.job.wmla is None
+
+
+def test_its_trials_say_what_of_the_resources_has_no_meaning():
+    spec = tuning_spec(form(resDef={**RESOURCES, "syncMode": "async"}), JOB, name="", seed=1)
+    assert spec.job.wmla.remarks[0].startswith("syncMode ASYNC has no meaning here")
 
 
 @pytest.mark.parametrize(
