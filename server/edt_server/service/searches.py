@@ -210,8 +210,10 @@ class Searches:
         base = _NUMBERED.sub("", row.name)
         free = (f"{base}-{number}" for number in count(2))
         job = msgspec.structs.replace(row.spec.job, name=name or next(each for each in free if each not in taken))
-        trials = (await (self._runs.get(row.id) or self._at_rest(row)).present()).wanted
-        spec = msgspec.structs.replace(row.spec, job=job, trials=trials, seed=row.spec.seed if seed is None else seed)
+        core, _ = await self.known(user, search)
+        spec = msgspec.structs.replace(
+            row.spec, job=job, trials=core.wanted, seed=row.spec.seed if seed is None else seed
+        )
         used, folder = spec.job.registered, self._folder(row.id)
         weights = folder / WEIGHTS if used is not None and used.weights else None
         return await self.start(user, spec, folder / _PACKAGE, training=used, weights=weights)

@@ -124,7 +124,7 @@ def tuning(form: _Object, *, group: str) -> tuple[ModelTraining, str]:
     assert not remarks
     return ModelTraining(
         framework=engine(text(given, "framework")) if text(given, "framework") else None,
-        max_workers=max(1, _whole("resDef.workerNum", given.get("workerNum") or 1)),
+        max_workers=_whole("resDef.workerNum", given.get("workerNum") or 1),
         hyperparameters=training,
         instance_group=group,
     ), text(given, "initWeightPath")

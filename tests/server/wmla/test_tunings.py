@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
 from edt_server.catalogue.training import with_values
@@ -37,6 +37,13 @@ def test_hyperband_compares_after_epochs_of_the_model():
 def test_its_trials_say_what_of_the_resources_has_no_meaning():
     spec = tuning_spec(form(resDef={**RESOURCES, "syncMode": "async"}), JOB, name="", seed=1)
     assert spec.job.wmla.remarks[0].startswith("syncMode ASYNC has no meaning here")
+
+
+def test_a_number_of_workers_that_is_none_is_refused():
+    with pytest.raises(InvalidRequest, match=r"resDef\.workerNum"):
+        tuning(form(resDef={**RESOURCES, "workerNum": "two"}), group="")
+    with pytest.raises(EdtError, match="-3"):
+        tuning(form(resDef={**RESOURCES, "workerNum": -3}), group="")[0].check()
 
 
 @pytest.mark.parametrize(
