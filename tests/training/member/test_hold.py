@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from edt_sdk.schemas.wire import link as wire
+from edt_sdk.training.member.link import Link
 from edt_sdk.training.user.payload import Training
 from tests.training.member.test_loop import (
     EPOCHS,
@@ -32,7 +34,10 @@ UPDATES = 5  # of an epoch
 
 
 class Gate(Conductor):
-    """Waits before the last update of an epoch while there is a file `hold-<epoch>`."""
+    """Waits before the last update of an epoch while there is a file `hold-<epoch>`.
+
+    With the number of a generation in a file `heard-<epoch>`, it then waits until this worker has heard of that one.
+    """
 
     def on_update_end(self, update: int) -> None:
         super().on_update_end(update)
@@ -42,6 +47,9 @@ class Gate(Conductor):
             deadline = time.monotonic() + DEADLINE
             while (self.folder / f"hold-{epoch}").exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
+            if (heard := self.folder / f"heard-{epoch}").exists():
+                link = next(thing for thing in gc.get_objects() if isinstance(thing, Link))
+                until(lambda: link.pending >= int(heard.read_text()), "the generation is announced here")
 
 
 def make(folder: Path) -> Training:
@@ -57,6 +65,12 @@ def alone() -> tuple[str, list[Any], list[Any]]:
 def before_the_end_of_epoch(job: StandIn, epoch: int) -> None:
     """Let rank 0 wait there."""
     (job.root / f"hold-{epoch}").touch()
+
+
+def go_on(job: StandIn, epoch: int, heard: int) -> None:
+    """Let them go on, each one once it has heard of this generation: before, it would rightly hold in the last one."""
+    (job.root / f"heard-{epoch}").write_text(str(heard))
+    (job.root / f"hold-{epoch}").unlink()
 
 
 def begin(job: StandIn, *workers: int) -> None:
@@ -136,7 +150,7 @@ def test_more_budget_during_the_last_update_means_the_same_to_all_members(job: S
         until((job.root / f"at-{epoch}").exists, "the last update of the epoch")
         job.generation(epoch + 1, 0, 1, budget=budget)
         before_the_end_of_epoch(job, 4)
-        (job.root / f"hold-{epoch}").unlink()
+        go_on(job, epoch, epoch + 1)
     check_the_end(job, 0)
     assert not any(isinstance(message, wire.Held) for message in job.children["w0"].inbox)
 
@@ -148,7 +162,7 @@ def test_members_that_change_during_the_last_update_and_while_they_hold(job: Sta
     job.prepare(2)
     until((job.root / "at-1").exists, "the last update of the epoch")
     job.generation(2, 0, 1, 2, budget=1)
-    (job.root / "hold-1").unlink()
+    go_on(job, 1, 2)
     job.joined(2)
     held(job, 0, 2, 1)
     job.generation(3, 1, 2, budget=1)  # rank 0 leaves
