@@ -133,8 +133,12 @@ def resumed_on_another_server(jobs: Jobs, job: Job) -> None:
     jobs.server.start()
     job = jobs.server.client().job(job.id)
     job.suspend()
+    # The server may not have found it again yet, and two updates are soon over.
+    told = gate.with_name("told-1")
+    told.touch()
     gate.unlink()
     until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
+    told.unlink()
     jobs.server.kill()
     jobs.server.start()
     jobs.server.client().job(job.id).resume(checkpoint="epoch-1")

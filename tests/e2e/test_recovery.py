@@ -125,8 +125,10 @@ def test_resumed_from_a_checkpoint_a_job_ends_with_the_same_bits(four_slots: Job
     with pytest.raises(EdtError, match="while workers run"):
         job.resume(checkpoint="epoch-1")
     job.suspend()
+    (gates / "told-3").touch()
     (gates / "hold-3").unlink()
     until(lambda: job.refresh().state is JobState.SUSPENDED, "the suspension")
+    (gates / "told-3").unlink()
     with pytest.raises(EdtError, match="epoch-9"):
         job.resume(checkpoint="epoch-9")
     job.resume(checkpoint="epoch-1")

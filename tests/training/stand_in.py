@@ -112,9 +112,8 @@ class StandIn:
         for more in environs:
             environ.update(more)
         said = self.root / f"{name}.log"
-        process = fork(module, environ, self.code, said)
-        with self.changed:
-            child = self.children[name] = Child(process, said)
+        with self.changed:  # it may call before it is known here
+            child = self.children[name] = Child(fork(module, environ, self.code, said), said)
         return child
 
     def exit_code(self, name: str) -> int:

@@ -1,6 +1,7 @@
 """Convolution, BatchNorm and dropout on data whose length divides nothing; gates hold it where a test wants it."""
 
 import argparse
+import gc
 import os
 import random
 import time
@@ -11,6 +12,8 @@ import torch
 from edtcallback import EDTLoggerCallback
 from fabric_model import FabricModel
 from torch import nn
+
+from edt_sdk.training.member.link import Link
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=8)
@@ -70,13 +73,20 @@ from callbacks import Callback  # noqa: E402
 
 
 class Gate(Callback):
-    """Rank 0 waits at the begin of an epoch while there is a file of that number, and says that it is there."""
+    """Rank 0 waits at the begin of an epoch while there is a file of that number, and says that it is there.
+
+    With a file `told-<epoch>` it then waits until it is told to leave.
+    """
 
     def on_epoch_begin(self, epoch):
         (Path(options.gates) / f"at-{epoch}").touch()
         gate = Path(options.gates) / f"hold-{epoch}"
         while gate.exists():
             time.sleep(0.02)
+        if (Path(options.gates) / f"told-{epoch}").exists():
+            link = next(thing for thing in gc.get_objects() if isinstance(thing, Link))
+            while (generation := link.generation(link.pending)) is None or generation.members:
+                time.sleep(0.02)
 
 
 if __name__ == "__main__":
