@@ -37,6 +37,9 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     add_options(start, SearchSpec, *_OF_SEARCH)
     add_options(start, JobSpec, *_OF_JOBS)
+    start.add_argument(
+        "--dry-run", action="store_true", help="start nothing: say how much it would train, and when it would begin"
+    )
     start.add_argument("--wait", action="store_true", help="wait for its end; exit code 1 if it fails")
     listing = add_verb(actions, common, "list", _run_list, "List my searches, newest first.", output="table")
     listing.add_argument("--state", help="only searches in this state, such as running")
@@ -69,7 +72,11 @@ def _search(arguments: argparse.Namespace) -> Search:
 
 def _run_start(arguments: argparse.Namespace) -> None:
     settings = {"tag": arguments.tag, **given(arguments, (*_OF_SEARCH, *_OF_JOBS)), **asked(arguments)}
-    started = client(arguments).search(metric=arguments.metric, space=arguments.space, **settings)
+    settings |= {"metric": arguments.metric, "space": arguments.space}
+    if arguments.dry_run:
+        print(client(arguments).preview_search(**settings))
+        return
+    started = client(arguments).search(**settings)
     print(started.id, flush=True)
     if arguments.wait:
         started.wait()  # JobFailed has its own exit code

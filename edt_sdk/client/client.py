@@ -24,6 +24,7 @@ from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.readings import Timeline
+from edt_sdk.display.search_view import SearchOutlook
 from edt_sdk.formatting.number_words import clock
 from edt_sdk.formatting.tables import left_out, note
 from edt_sdk.http.connection import Params
@@ -142,6 +143,9 @@ class SearchOptions(SubmitOptions, total=False):
     points: Sequence[Mapping[str, Value]]
     resource: str
     fail_fast: bool
+
+
+_OF_SEARCH = ("source", "metric", "space", *SearchOptions.__annotations__)
 
 
 @names_checked
@@ -299,6 +303,18 @@ class Client(CatalogueClient, PlanClient):
     def _foretold(self, spec: JobSpec) -> Outlook:
         return msgspec.convert(self._connection.json("POST", "forecasts", body=spec), Outlook)
 
+    def _searched(
+        self, source: Source, metric: str, space: Mapping[str, Parameter] | str, options: SearchOptions
+    ) -> tuple[SearchSpec, Collected]:
+        given: Mapping[str, Any] = options
+        own = {name: value for name, value in given.items() if name in SearchSpec.__struct_fields__}
+        job: Mapping[str, Any] = {name: value for name, value in given.items() if name not in own}
+        template, collected = self._specified(source, **job)
+        parameters = parse_space(space) if isinstance(space, str) else dict(space)
+        fields = {**own, "job": template, "metric": metric, "space": parameters}
+        spec = convert_change(fields, SearchSpec, InvalidRequest).check()
+        return spec, dataclasses.replace(collected, notes=(*collected.notes, *spec.notes()))
+
     def _specified(self, source: Source, **options: Unpack[SubmitOptions]) -> tuple[JobSpec, Collected]:
         said: dict[str, Any] = {"max_workers": 1, "min_workers": 1, "slots_per_unit": 1, **options}
         python = said.pop("python", None)
@@ -379,19 +395,28 @@ class Client(CatalogueClient, PlanClient):
             InvalidRequest, Unprocessable: a setting cannot be used. The error names it.
             EdtError: what `submit` would raise.
         """
-        known = ("source", "metric", "space", "progress", *SearchOptions.__annotations__)
-        check_names("search", options, known)
-        given: Mapping[str, Any] = options
-        own = {name: value for name, value in given.items() if name in SearchSpec.__struct_fields__}
-        job: Mapping[str, Any] = {name: value for name, value in given.items() if name not in own}
-        template, collected = self._specified(source, **job)
-        parameters = parse_space(space) if isinstance(space, str) else dict(space)
-        fields = {**own, "job": template, "metric": metric, "space": parameters}
-        spec = convert_change(fields, SearchSpec, InvalidRequest).check()
-        said = dataclasses.replace(collected, notes=(*collected.notes, *spec.notes()))
-        shown = said if progress and not os.environ.get(QUIET_VARIABLE) else None
+        check_names("search", options, (*_OF_SEARCH, "progress"))
+        spec, collected = self._searched(source, metric, space, options)
+        shown = collected if progress and not os.environ.get(QUIET_VARIABLE) else None
         answer = self._post_package("searches", spec, collected.files, shown)
         return Search(self._connection, msgspec.convert(answer, SearchView))
+
+    def preview_search(
+        self,
+        source: Source,
+        *,
+        metric: str,
+        space: Mapping[str, Parameter] | str = "",
+        **options: Unpack[SearchOptions],
+    ) -> SearchOutlook:
+        """Return how much such a search would train, and when it would begin. Nothing is sent or started.
+
+        Arguments and errors are those of `search`.
+        """
+        check_names("preview_search", options, _OF_SEARCH)
+        spec, collected = self._searched(source, metric, space, options)
+        found = msgspec.convert(self._connection.json("POST", "searches/preview", body=spec), SearchOutlook)
+        return msgspec.structs.replace(found, notes=collected.notes)
 
     def searches(self, *, state: str | None = None, limit: int | None = None) -> SearchList:
         """Return my searches, newest first, with `state` only those in it: at most `limit`, or 100."""

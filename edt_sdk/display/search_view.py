@@ -11,7 +11,7 @@ import msgspec
 from edt_sdk.display.picture import Picture
 from edt_sdk.formatting.number_words import stamp
 from edt_sdk.formatting.tables import html_table, left_out, note, text_table
-from edt_sdk.schemas.search.views import Decision, SearchView, TrialState, TrialView
+from edt_sdk.schemas.search.views import Decision, SearchPreview, SearchView, TrialState, TrialView
 
 # The MIME type from which our front end shows the current state of the search without a kernel.
 MIME = "application/vnd.edt.search+json"
@@ -24,6 +24,15 @@ _OVER = (TrialState.FINISHED, TrialState.PRUNED, TrialState.FAILED, TrialState.S
 def values_text(values: Mapping[str, Any]) -> str:
     """Return the values of a trial, such as "lr=0.01 width=64"."""
     return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+class SearchOutlook(SearchPreview, frozen=True, kw_only=True):
+    """Holds a `SearchPreview` with sentences and a table of its comparisons as its repr. See there for its fields."""
+
+    def __repr__(self) -> str:
+        rows = [(each.bracket, each.budget, each.trials, each.promoted) for each in self.rungs]
+        table = text_table(("BRACKET", "EPOCHS", "TRIALS", "GO ON"), rows) if len(rows) > 1 else ""
+        return "\n".join(filter(None, (self.text, table, *self.notes, self.forecast.text)))
 
 
 def search_cells(view: SearchView) -> tuple[str, ...]:

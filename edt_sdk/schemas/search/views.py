@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from edt_sdk.schemas.forecast import Forecast
 from edt_sdk.schemas.search.spec import SearchSpec
 
 
@@ -125,6 +126,26 @@ class RungView(msgspec.Struct, frozen=True, kw_only=True):
     trials: int
     reported: int
     promoted: int
+
+
+class SearchPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a search would train, and when it would begin. Nothing of it exists.
+
+    Attributes:
+        text: how many trials and epochs, in a sentence.
+        trials: how many there would be.
+        epochs: epochs that they would train together, 0 where the script decides.
+        rungs: how many would be compared after how many epochs, and how many would go on.
+        notes: what is no error but may not be meant, in sentences.
+        forecast: when its first trial would start, and on how many slots all would run.
+    """
+
+    text: str
+    trials: int
+    epochs: int
+    rungs: tuple[RungView, ...]
+    notes: tuple[str, ...]
+    forecast: Forecast
 
 
 class SearchView(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.ModelTraining),
     *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
     *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, spec.OnceMore, views.SearchView, views.RungView),
-    *(views.TrialView, views.TrialReport, views.Decision),
+    *(views.TrialView, views.TrialReport, views.Decision, views.SearchPreview),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),
 )
 

@@ -53,6 +53,15 @@ class _SearchesHandler(ReceivingHandler[Upload], _Handler, path="/searches", res
         self.reply({"searches": found})
 
 
+class _PreviewHandler(EdtHandler, path="/searches/preview", resource="edt:searches"):
+    # A preview changes nothing, so the right to read is enough for this POST.
+    auth_actions = {"POST": "read"}
+
+    async def post(self) -> None:
+        """Return how much the search would train, and when it would begin. Nothing is started."""
+        self.reply(await self.service.searches.preview(self.user, parse_search(self.request.body)))
+
+
 class _SearchHandler(EdtHandler, path="/searches/{id}", resource="edt:searches"):
     async def get(self, search: str) -> None:
         """Return the search as it is now, without its trials."""

@@ -17,14 +17,25 @@ import msgspec
 
 from edt_sdk.schemas.errors import Conflict, EdtError, NotBuiltYet, NotFound, Unprocessable
 from edt_sdk.schemas.fields import did_you_mean
+from edt_sdk.schemas.forecast import Forecast
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.search.space import Value
 from edt_sdk.schemas.search.spec import ALGORITHMS, PLUG_IN, SearchPatch, SearchSpec
-from edt_sdk.schemas.search.views import Decision, SearchState, SearchView, TrialReport, TrialState, TrialView
+from edt_sdk.schemas.search.views import (
+    Decision,
+    SearchPreview,
+    SearchState,
+    SearchView,
+    TrialReport,
+    TrialState,
+    TrialView,
+)
 from edt_server.files import keep, new_id, unpack
 from edt_server.jobs import main_file
 from edt_server.ledger import Change
+from edt_server.searching import preview
 from edt_server.searching.core import SearchCore
 from edt_server.searching.events import (
     PointsAdded,
@@ -111,18 +122,7 @@ class Searches:
 
         Trials that train a model of the catalogue use `training` of it, and begin with the file `weights`.
         """
-        # What a submission of the template refuses is refused before there is a search.
-        await self._service.forecast(user, spec.check().job)
-        if spec.resolved().kind is PLUG_IN:
-            try:
-                await self.plugins.find(user, spec.algorithm)
-            except NotFound as missing:
-                known = (*ALGORITHMS, *(row.name for row in await self.plugins.installed(user)))
-                hint = did_you_mean(spec.algorithm, known)
-                raise Unprocessable(missing.message, hint=hint, field="algorithm") from None
-        else:
-            _check_runs(spec.resolved())
-        spec = spec.resolved()
+        spec, _ = await self._accepted(user, spec)
         row = SearchRow(
             id=new_id(spec.job.name),
             name=spec.job.name,
@@ -146,6 +146,15 @@ class Searches:
         # Where this fails, the living search tries it again.
         await self._begin(row).take(SearchStarted())
         return await self.search(user, row.id)
+
+    async def preview(self, user: str, spec: SearchSpec) -> SearchPreview:
+        """Return how much such a search would train, and when it would begin. Raises what `start` would."""
+        spec, forecast = await self._accepted(user, spec)
+        rungs = await asyncio.to_thread(preview.play, spec)
+        text, epochs = preview.summary(spec, rungs), preview.epochs(spec, rungs)
+        return SearchPreview(
+            text=text, trials=spec.trials, epochs=epochs, rungs=rungs, notes=spec.notes(), forecast=forecast
+        )
 
     async def search(self, user: str, search: str) -> SearchView:
         """Return a search as it is now. NotFound, NotAllowed."""
@@ -276,6 +285,26 @@ class Searches:
         await self._suggestions.forget(search)
         await self._service.change(lambda change: change.tx.searches.delete_search(search))
         await asyncio.to_thread(shutil.rmtree, self._folder(search), ignore_errors=True)
+
+    async def _accepted(self, user: str, spec: SearchSpec) -> tuple[SearchSpec, Forecast]:
+        """Return a search with its defaults, and when it would begin. What could not run is refused."""
+        whole = spec.check().resolved()
+        if whole.kind is PLUG_IN:
+            try:
+                await self.plugins.find(user, spec.algorithm)
+            except NotFound as missing:
+                known = (*ALGORITHMS, *(row.name for row in await self.plugins.installed(user)))
+                hint = did_you_mean(spec.algorithm, known)
+                raise Unprocessable(missing.message, hint=hint, field="algorithm") from None
+        else:
+            _check_runs(whole)
+        job = whole.job
+        if Framework(job.framework).elastic:
+            # All trials together ask for slots as one job.
+            together, exist = job.max_workers * (whole.parallel or whole.trials), self._service.capacity
+            most = min(together, max(job.max_workers, exist - exist % job.slots_per_unit))
+            job = msgspec.structs.replace(job, max_workers=most)
+        return whole, await self._service.forecast(user, job)
 
     # --- one search ---------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ DECLARED = {
     ("GET", "/jobs/{id}/pictures/{picture}"): ("read", "edt:jobs"),
     ("GET", "/searches"): ("read", "edt:searches"),
     ("POST", "/searches"): ("write", "edt:searches"),
+    ("POST", "/searches/preview"): ("read", "edt:searches"),
     ("GET", "/searches/{id}"): ("read", "edt:searches"),
     ("PATCH", "/searches/{id}"): ("write", "edt:searches"),
     ("DELETE", "/searches/{id}"): ("write", "edt:searches"),

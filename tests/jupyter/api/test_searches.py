@@ -32,10 +32,12 @@ POINTS = [{"x": 0.5}, {"x": 0.25}, {"x": 0.75}]
 def search(call):
     """POST a search, by itself of a list of three values; keyword arguments change the specification."""
 
-    async def send(script=SCRIPT, *, job=None, headers=None, archive=None, **changes):
+    async def send(script=SCRIPT, *, job=None, headers=None, archive=None, preview=False, **changes):
         plain = {"name": "s", "main": "train.py", "max_workers": 1, "framework": "PyTorch", "args": ["{x}"]}
         spec = {"metric": "loss", "algorithm": "list", "space": SPACE, "points": POINTS, **changes}
         spec["job"] = {**plain, **(job or {})}
+        if preview:
+            return await call("POST", "searches/preview", body=json.dumps(spec).encode())
         package = packed({"train.py": script}) if archive is None else archive
         body, kind = multipart(("spec", json.dumps(spec).encode()), ("package", package))
         return await call("POST", "searches", body=body, headers={"Content-Type": kind, **(headers or {})})
@@ -292,10 +294,34 @@ async def test_what_is_wrong_is_said_and_leaves_nothing(search, call, tmp_path, 
     if field and "[" not in field:
         assert answer.json["field"] == field
     assert sentence in f"{answer.json['message']} {answer.json['hint']}"
+    if not {"archive", "main"} & {*changes, *changes.get("job", {})}:  # a preview has no files
+        assert (await search(**changes, preview=True)).json == answer.json
     assert (await call("GET", "searches")).json == {"searches": []}
     assert [*(tmp_path / "edt" / "uploads").iterdir()] == []
     folder = tmp_path / "edt" / "searches"
     assert not folder.exists() or [*folder.iterdir()] == []
+
+
+async def test_a_preview_counts_and_starts_nothing(search, call):
+    halving = {"algorithm": "", "epochs": 27, "min_epochs": 1, "trials": 81, "points": []}
+    elastic = {"framework": "edtPyTorch", "max_workers": 1, "args": ["{y}"]}
+    answer = await search(**halving, job=elastic, space={**SPACE, "y": SPACE["x"]}, preview=True)
+    assert answer.status == 200, answer.json
+    assert answer.json["text"] == "81 trials, 243 epochs instead of 2,187."
+    assert [(each["budget"], each["trials"], each["promoted"]) for each in answer.json["rungs"]] == [
+        (1, 81, 27),
+        (3, 27, 9),
+        (9, 9, 3),
+        (27, 3, 0),
+    ]
+    assert answer.json["notes"] == [
+        "x stands in no argument: the script has to read it from config.json or edt_sdk.params()."
+    ]
+    # Eighty-one trials of one slot each ask for all there are, as one job.
+    assert answer.json["forecast"]["slots"] == len((await call("GET", "cluster")).json["slots"])
+    answer = await search(preview=True)
+    assert answer.json["text"] == "3 trials; the script says how long each trains."
+    assert (await call("GET", "searches")).json == {"searches": []}
 
 
 async def test_a_name_is_taken_once(search, becomes):

@@ -49,6 +49,9 @@ def folder(tmp_path):
 
 
 def test_a_search_in_python(client, folder):
+    plan = client.preview_search(folder, algorithm="grid", **{k: v for k, v in PLAIN.items() if k != "progress"})
+    assert (plan.trials, plan.epochs) == (10, 0)
+    assert repr(plan).startswith("10 trials; the script says how long each trains.\nIt would start at once")
     assert repr(client.searches()) == "No searches."
     search = client.search(folder, algorithm="grid", parallel=2, tags="night", **PLAIN)
     assert (search.name, search.view.spec.trials, search.view.spec.job.tags) == ("digits", 10, ("night",))

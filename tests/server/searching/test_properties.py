@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport
+from edt_server.searching import preview
 from edt_server.searching.events import Reported
+from edt_server.searching.instructions import Run
 from edt_server.searching.replay import difference, events, rebuild
 from tests.server.searching.playing import Play, check_ended, search
 
@@ -38,6 +40,23 @@ SEARCHES = {
     "plug-in": {"algorithm": "my-own", "lanes": 4, "epochs": 2, "trials": 11},
     "maximize": {"algorithm": "asha", "direction": "maximize", "value": "best", "lanes": 3, **RUNGS},
 }
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_preview_counts_what_the_search_then_trains(name):
+    spec = search(**SEARCHES[name]).resolved()
+    foreseen, played = preview.play(spec), Play(spec, random.Random(0)).run()
+    assert [(each.bracket, each.budget) for each in foreseen] == [(r.bracket, r.budget) for r in played.core.rungs()]
+    told = preview.summary(spec, foreseen)
+    assert f"{spec.trials} trials" in told
+    if spec.order != "rungs" and spec.kind.rungs:
+        assert "about" in told
+    else:
+        assert "about" not in told
+        assert foreseen == played.core.rungs()
+        if spec.epochs:
+            runs = [each.budget for each in played.instructions if isinstance(each, Run)]
+            assert preview.epochs(spec, foreseen) == (sum(runs) if spec.resource else played.trained.total())
 
 
 @pytest.mark.parametrize("name", SEARCHES)
