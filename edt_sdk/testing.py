@@ -227,7 +227,7 @@ class LocalServer:
     def _wait_for_the_last_job(client: Client) -> None:
         deadline = time.monotonic() + STOP_LIMIT
         while time.monotonic() < deadline:
-            if all(job.view.state.final for job in client.jobs()):
+            if all(job.view.state.final for job in client.jobs(trials=True)):
                 return
             time.sleep(0.05)
 

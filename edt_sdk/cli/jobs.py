@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, show
 from edt_sdk.display.jobs_text import LISTED, changes_text, jobs_text, sheet
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.fields import given
-from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume, JobState, JobView
+from edt_sdk.schemas.search.views import SearchState, SearchView
 
+if TYPE_CHECKING:
+    from edt_sdk.client import Client
+
+# Searches in one answer at most.
+_MOST_SEARCHES = 1000
 _WHAT_IF = "Tell who would hold how many slots, and when the job would end, with other settings. Nothing is changed."
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
-    listing = add_verb(verbs, common, "list", _run_list, "List jobs, newest first.", output="table")
+    listing = add_verb(verbs, common, "list", _run_list, "List jobs and searches, newest first.", output="table")
     whose = listing.add_mutually_exclusive_group()
     whose.add_argument("--all", action="store_true", help="other users' jobs as well")
     whose.add_argument("--mine", action="store_true", help="only my jobs (the default)")
     listing.add_argument("--state", help="only jobs in this state, such as running or failed")
     listing.add_argument("--tag", help="only jobs with this tag")
-    listing.add_argument("--limit", type=int, metavar="N", help="the newest N only (default: 1000)")
+    listing.add_argument("--trials", action="store_true", help="the trials of searches as jobs, and no searches")
+    listing.add_argument("--limit", type=int, metavar="N", help="the newest N jobs only (default: 1000)")
     listing.add_argument("--before", metavar="ID", help="only jobs older than this one")
     add_verb(verbs, common, "get", _run_get, "Show all about a job.", job="the job", output="text")
     update = add_verb(verbs, common, "update", _run_update, "Change the settings of a job.", job="the job")
@@ -49,24 +57,43 @@ def _run_list(arguments: argparse.Namespace) -> None:
     from edt_sdk.http.discovery import chosen_among
 
     server = client(arguments)
-    found = server.jobs(**given(arguments, ("all", "state", "tag", "limit", "before")))
+    found = server.jobs(**given(arguments, ("all", "state", "tag", "trials", "limit", "before")))
     views = [each.view for each in found]
     if arguments.output == "json":
         print_json({"jobs": views})
         return
+    rows: list[JobView | SearchView] = [*views]
+    if not arguments.trials:
+        rows += _searches(server, arguments, since=views[-1].created if found.more else 0)
+    rows.sort(key=lambda view: -view.created)
     if said := chosen_among(server.server):
         print(f"edt: {said}", file=sys.stderr)
-    if not views:
+    if not rows:
         print("No jobs. Submit one: edt submit FOLDER --main train.py --max-workers 4", file=sys.stderr)
         return
     # A pipe gets every column, and the same ones always, for programs that read them.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(jobs_text(views, LISTED, time.time(), width=width))
+    print(jobs_text(rows, LISTED, time.time(), width=width))
     if found.more:
         next_page = f"`edt list --before {views[-1].id}` lists those that come next"
         print(
             f"There are older jobs than these {len(views):,}: {next_page}, --limit 10000 more at once.", file=sys.stderr
         )
+
+
+def _searches(server: Client, arguments: argparse.Namespace, *, since: float) -> list[SearchView]:
+    """Return the searches that the options choose, as far back as the page of jobs goes."""
+    word = (arguments.state or "").upper()
+    state = JobState[word].shown if word in JobState.__members__ else word
+    if state and state not in SearchState.__members__:
+        return []
+    views = [each.view for each in server.searches(state=state or None, limit=_MOST_SEARCHES)]
+    until = server.job(arguments.before).view.created if arguments.before else math.inf
+    return [
+        view
+        for view in views
+        if since <= view.created < until and (arguments.tag is None or arguments.tag in view.spec.job.tags)
+    ]
 
 
 def _run_get(arguments: argparse.Namespace) -> None:

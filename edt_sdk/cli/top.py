@@ -27,6 +27,7 @@ from edt_sdk.cli.terminal import command
 from edt_sdk.display.top_view import top_lines
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobState, JobView
+from edt_sdk.schemas.search.views import SearchView
 
 if TYPE_CHECKING:
     from edt_sdk.client import Client
@@ -45,7 +46,7 @@ class _Seen:
     """What the server said at `time`, and why it says nothing newer."""
 
     cluster: Cluster
-    views: list[JobView]
+    views: list[JobView | SearchView]
     time: float
     trouble: str = ""
 
@@ -74,12 +75,14 @@ def _run_top(arguments: argparse.Namespace) -> None:
 def _fetch(server: Client, *, mine: bool) -> _Seen:
     cluster = server.cluster()
     views = {job.id: job.view for job in server.jobs(all=not mine, limit=_NEWEST)}
-    wanted = {job["id"] for job in cluster["jobs"] if not mine or job["owner"] == server.info.user}
+    whose = [job for job in cluster["jobs"] if not mine or job["owner"] == server.info.user]
+    wanted = {job["id"] for job in whose if not job.get("search")}
     if wanted - views.keys():
         # Live jobs older than the newest ones, which only a server with very many jobs has.
         for state in (each for each in JobState if not each.final):
             views |= {job.id: job.view for job in server.jobs(all=not mine, state=state)}
-    return _Seen(cluster, sorted(views.values(), key=lambda view: -view.created), time.time())
+    rows: list[JobView | SearchView] = [*views.values(), *(search.view for search in server.searches())]
+    return _Seen(cluster, sorted(rows, key=lambda view: -view.created), time.time())
 
 
 def _watch(seen: _Seen, fetch: Callable[[], _Seen]) -> None:

@@ -434,21 +434,25 @@ class Client(CatalogueClient, PlanClient):
         all: bool = False,
         state: JobState | str | None = None,
         tag: str | None = None,
+        search: Search | str | None = None,
+        trials: bool = False,
         limit: int | None = None,
         before: Job | str | None = None,
     ) -> JobList:
-        """Return my jobs, newest first. The list's `more` is True when there are older ones.
+        """Return my jobs, newest first, without the trials of searches. `more` is True when there are older ones.
 
         Args:
             all: also the jobs of other users, as far as the server shows them.
             state: only jobs in this state, such as "running", "stopped" or JobState.KILLED, which is the same.
             tag: only my jobs with this tag.
+            search: only the trials of this search, which is given by its name or id too.
+            trials: also the jobs that are trials of searches.
             limit: at most this many, up to 10,000. None for the newest 1,000.
             before: only jobs older than this one, such as the last job of an earlier list.
 
         Raises:
             InvalidRequest: no such state, or more than 10,000.
-            NotFound: there is no job `before`.
+            NotFound: there is no job `before`, or no such search.
         """
         if state is not None:
             state = next((each for each in JobState if state.lower() in (each.word, each.lower())), None) or state
@@ -457,7 +461,10 @@ class Client(CatalogueClient, PlanClient):
                 raise InvalidRequest(
                     f"{state!r} is no state; the states are {', '.join(JobState)}.", hint=hint, field="state"
                 )
+        if isinstance(search, str):
+            search = self.search_named(search)
         params: Params = {"all": 1 if all else None, "state": state, "tag": tag, "limit": limit}
+        params |= {"search": search.id if search else None, "trials": 1 if trials else None}
         if before is not None:
             view = before.view if isinstance(before, Job) else self.job(before).view
             # A key and not an offset, so that a job submitted in the meantime moves no page. `repr` keeps every bit of
@@ -484,10 +491,10 @@ class Client(CatalogueClient, PlanClient):
             unknown = NotFound(f"There is no job {job!r}.", job=job)
         else:
             raise InvalidRequest(f"{job!r} is not the id of a job.", field="job")
-        page = self.jobs(limit=_MOST_SEARCHED)
+        page = self.jobs(trials=True, limit=_MOST_SEARCHED)
         mine = list(page)
         while page.more:
-            page = self.jobs(limit=_MOST_SEARCHED, before=page[-1])
+            page = self.jobs(trials=True, limit=_MOST_SEARCHED, before=page[-1])
             mine += page
         found = [each for each in mine if each.name == job]
         found = found or [each for each in mine if each.id.startswith(job) or each.name.startswith(job)]

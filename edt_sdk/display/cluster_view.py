@@ -138,12 +138,14 @@ def _job(job: Answer, letters: Mapping[str, str]) -> tuple[object, ...]:
 
 
 def letters_of(answer: Answer) -> dict[str, str]:
-    """Return a letter for each job that holds a slot."""
+    """Return a letter for each job that holds a slot, and for a search the one that its trials share."""
     there = dict.fromkeys(slot["job"] for slot in answer["slots"] if slot["job"])
-    jobs = [job["id"] for job in answer["jobs"] if job["id"] in there]
+    # A server of an earlier version has no searches.
+    rows = {job["id"]: job.get("search") or job["id"] for job in answer["jobs"] if job["id"] in there}
     # A slot can still hold a job that the list no longer has. It needs a letter too.
-    jobs += [job for job in there if job not in jobs]
-    return {job: _LETTERS[at % len(_LETTERS)] for at, job in enumerate(jobs)}
+    rows |= {job: job for job in there if job not in rows}
+    letters = {row: _LETTERS[at % len(_LETTERS)] for at, row in enumerate(dict.fromkeys(rows.values()))}
+    return letters | {job: letters[row] for job, row in rows.items()}
 
 
 def _bars(answer: Answer, resource: str, letters: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Present jobs in a terminal: the table of several jobs, and the sheet of one. Pure functions of JobViews.
 
-The table is the same in `edt list` and `edt top`, which choose its columns by name.
+The table is the same in `edt list` and `edt top`, which choose its columns by name. A search is a row of it, in place
+of its trials.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from edt_sdk.display.card import done_share, progress_words, why_words
+from edt_sdk.display.search_view import ended, headline
 from edt_sdk.formatting.control_characters import one_line
 from edt_sdk.formatting.number_words import duration, stamp
 from edt_sdk.formatting.tables import text_table, with_sentences
 from edt_sdk.formatting.text_chart import bar
 from edt_sdk.schemas.job import JobPatch, JobState, JobView
+from edt_sdk.schemas.search.views import SearchState, SearchView
 
 _BAR = 10
 _LABEL = 12
@@ -25,14 +28,20 @@ _PER_CENT = "{:.0f} %"
 DROPPED = ("OWNER", "PRIORITY", "TAGS", "ARGS", "ACCURACY", "SAMPLES/S", "AGE", "NAME", "LOSS", "DONE")
 
 
-def _percent(view: JobView) -> str:
-    known = view.progress is not None and view.progress.total_updates
-    return _PER_CENT.format(100 * done_share(view)) if known else "-"
+def _share(view: JobView | SearchView) -> float | None:
+    if isinstance(view, SearchView):
+        return ended(view) / view.spec.trials
+    return done_share(view) if view.progress is not None and view.progress.total_updates else None
 
 
-def _bar(view: JobView) -> str:
-    known = view.progress is not None and view.progress.total_updates
-    return f"│{bar(done_share(view), _BAR)}│ {_percent(view):>5}" if known else "-"
+def _percent(view: JobView | SearchView) -> str:
+    share = _share(view)
+    return "-" if share is None else _PER_CENT.format(100 * share)
+
+
+def _bar(view: JobView | SearchView) -> str:
+    share = _share(view)
+    return "-" if share is None else f"│{bar(share, _BAR)}│ {_percent(view):>5}"
 
 
 def _loss(view: JobView) -> str:
@@ -54,26 +63,40 @@ def _speed(view: JobView) -> str:
     return f"{p.samples_per_second:,.0f}" if trains and p is not None else "-"
 
 
-def _why(view: JobView) -> str:
+def _why(view: JobView | SearchView) -> str:
+    if isinstance(view, SearchView):
+        # A message may quote a traceback. That of a finished search only names the best trial again.
+        said = "" if view.state is SearchState.FINISHED else view.message.partition("\n")[0]
+        return " · ".join(filter(None, ["search", headline(view), said]))
     return " ".join(why_words(view).split())
 
 
-_CELLS: dict[str, Callable[[JobView, float], object]] = {
+_OF_BOTH: dict[str, Callable[[JobView | SearchView, float], object]] = {
     "ID": lambda view, now: view.id,
-    "NAME": lambda view, now: view.name,
-    "STATE": lambda view, now: view.state.shown,
     "SLOTS": lambda view, now: "-" if view.state.final else f"{view.slots}/{view.usable_slots}",
     "DONE": lambda view, now: _percent(view),
     "PROGRESS": lambda view, now: _bar(view),
-    "PRIORITY": lambda view, now: view.priority,
     "OWNER": lambda view, now: view.owner,
     "AGE": lambda view, now: duration(now - view.created),
+    "WHY": lambda view, now: _why(view) or "-",
+}
+_OF_SEARCHES: dict[str, Callable[[SearchView, float], object]] = {
+    **_OF_BOTH,
+    "NAME": lambda view, now: view.spec.job.name,
+    "STATE": lambda view, now: view.state.value,
+    "PRIORITY": lambda view, now: view.spec.job.priority,
+    "TAGS": lambda view, now: ", ".join(view.spec.job.tags) or "-",
+}
+_OF_JOBS: dict[str, Callable[[JobView, float], object]] = {
+    **_OF_BOTH,
+    "NAME": lambda view, now: view.name,
+    "STATE": lambda view, now: view.state.shown,
+    "PRIORITY": lambda view, now: view.priority,
     "LOSS": lambda view, now: _loss(view),
     "ACCURACY": lambda view, now: _accuracy(view),
     "SAMPLES/S": lambda view, now: _speed(view),
     "ARGS": lambda view, now: shlex.join(view.args) or "-",
     "TAGS": lambda view, now: ", ".join(view.tags) or "-",
-    "WHY": lambda view, now: _why(view) or "-",
 }
 LISTED = (
     *("ID", "NAME", "STATE", "SLOTS", "DONE", "PRIORITY", "OWNER"),
@@ -82,8 +105,14 @@ LISTED = (
 WATCHED = ("ID", "NAME", "STATE", "SLOTS", "PROGRESS", "LOSS", "SAMPLES/S", "AGE", "OWNER", "WHY")
 
 
+def _cell(view: JobView | SearchView, column: str, now: float) -> object:
+    if isinstance(view, SearchView):
+        return _OF_SEARCHES[column](view, now) if column in _OF_SEARCHES else "-"
+    return _OF_JOBS[column](view, now)
+
+
 def jobs_text(
-    views: Sequence[JobView],
+    views: Sequence[JobView | SearchView],
     columns: Sequence[str],
     now: float,
     *,
@@ -93,7 +122,7 @@ def jobs_text(
     """Return the table of these jobs.
 
     Args:
-        views: the jobs, in the order of the rows.
+        views: the jobs and searches, in the order of the rows.
         columns: heads of the columns, such as `LISTED` or `WATCHED`.
         now: the time, seconds since the epoch.
         width: columns of the terminal, into which the table is made to fit: columns without a value go first, then
@@ -101,7 +130,7 @@ def jobs_text(
             terminal.
         letters: the letter of each job in a bar of slots, for a first column.
     """
-    rows = [[_CELLS[column](view, now) for column in columns] for view in views]
+    rows = [[_cell(view, column, now) for column in columns] for view in views]
     explained = False
     if width is not None:
         there = [

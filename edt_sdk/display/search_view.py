@@ -21,6 +21,11 @@ _MOST = 100  # rows at the end of a cell
 _OVER = (TrialState.FINISHED, TrialState.PRUNED, TrialState.FAILED, TrialState.STOPPED)
 
 
+def ended(view: SearchView) -> int:
+    """Return how many of its trials have ended."""
+    return sum(view.counts.get(state.value, 0) for state in _OVER)
+
+
 def values_text(values: Mapping[str, Any]) -> str:
     """Return the values of a trial, such as "lr=0.01 width=64"."""
     return " ".join(f"{name}={value}" for name, value in values.items())
@@ -144,4 +149,4 @@ class DecisionLog(list[Decision]):
 
 
 def _progress(view: SearchView) -> str:
-    return f"{sum(view.counts.get(state.value, 0) for state in _OVER)} of {view.spec.trials}"
+    return f"{ended(view)} of {view.spec.trials}"

@@ -11,6 +11,7 @@ from edt_sdk.display.cluster_view import Answer, letters_of, slot_lines
 from edt_sdk.display.jobs_text import WATCHED, jobs_text
 from edt_sdk.formatting.number_words import clock
 from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.search.views import SearchView
 
 # The page is about the jobs that run. Of those that have ended it shows the newest.
 _LAST_ENDED = 5
@@ -18,7 +19,7 @@ _LAST_ENDED = 5
 
 def top_lines(
     answer: Answer,
-    views: Sequence[JobView],
+    views: Sequence[JobView | SearchView],
     now: float,
     *,
     width: int,
@@ -29,7 +30,7 @@ def top_lines(
 
     Args:
         answer: the server's answer about the machine, see `Cluster`.
-        views: jobs, newest first. Those that have not ended are shown first.
+        views: jobs and searches, newest first. Those that have not ended are shown first.
         now: when both were fetched, seconds since the epoch.
         width: columns of the terminal.
         height: lines of the terminal, None for as many as there are jobs.
@@ -39,7 +40,7 @@ def top_lines(
     live = [view for view in views if not view.state.final]
     waiting = sum(1 for view in live if not view.slots)
     free = sum(group["free"] for group in answer["resource_groups"])
-    wanting = sum(1 for view in live if view.slots and view.reason is not None)
+    wanting = sum(1 for view in live if isinstance(view, JobView) and view.slots and view.reason)
     head = f"edt top {clock(now)}   slots: {len(answer['slots'])}, {free} free"
     head += f"   jobs: {len(live) - waiting} with slots, {waiting} waiting, {wanting} wanting more   q quits"
     lines = [head]

@@ -249,13 +249,14 @@ class EdtMagics(Magics):
     @option("--all", action="store_true", help="other users' jobs as well")
     @option("--state", help="only jobs in this state")
     @option("--tag", help="only jobs with this tag")
+    @option("--trials", action="store_true", help="also jobs that are trials of searches")
     @option("--limit", type=int, metavar="N", help="the newest N only (default 1000)")
     @option("--before", metavar="JOB", help="only jobs older than this one")
     @line_magic
     def edt_jobs(self, line: str) -> JobList:
         """List jobs, newest first."""
         options = parse(self.edt_jobs, line)
-        chosen = given(options, ("all", "state", "tag", "limit", "before"))
+        chosen = given(options, ("all", "state", "tag", "trials", "limit", "before"))
         jobs = self._session.run(lambda client: client.jobs(**chosen))
         self._session.remember(job.id for job in jobs)
         return jobs

@@ -502,6 +502,7 @@ class JobView(JobSettings, frozen=True, kw_only=True):
         model: name of the model of the catalogue that it trains. Empty for none.
         validates: id of the job with the training it validates. Empty for a job that trains.
         log: how much of the training its log has.
+        search: id of the search that it is a trial of. Empty for none.
     """
 
     id: str
@@ -531,6 +532,7 @@ class JobView(JobSettings, frozen=True, kw_only=True):
     model: str = ""
     validates: str = ""
     log: Log = "quiet"
+    search: str = ""
 
     @property
     def usable_slots(self) -> int:

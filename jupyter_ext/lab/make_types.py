@@ -17,7 +17,7 @@ HEAD = (
 )
 # Parts of a submission that no page builds or reads.
 UNUSED = {"JobSpec", "OfJob", "Picked", "Registered", "TorchrunOptions", "Validates", "WmlaRequest"} | {
-    *("SearchSpec", "SearchPatch", "NewPoints", "Uniform", "Integer", "Choice", "TrialReport", "Decision"),
+    *("SearchSpec", "SearchPatch", "NewPoints", "OnceMore", "Uniform", "Integer", "Choice", "TrialReport", "Decision"),
     *("InstanceGroupChange", "ResourceGroupChange"),
 }
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}

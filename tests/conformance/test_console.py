@@ -68,7 +68,7 @@ def forget_all(server: WmlaServer) -> None:
     for model in client.models():
         client.delete_model(model.name, kind=model.kind)
     client.stop_all()
-    for job in client.jobs():
+    for job in client.jobs(trials=True):
         if not job.view.state.final:
             job.wait(300, check=False)
     for dataset in client.datasets():

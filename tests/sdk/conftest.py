@@ -13,7 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from edt_sdk.schemas.job import JobState, JobView
+from edt_sdk.schemas.job import JobSpec, JobState, JobView
+from edt_sdk.schemas.search.space import log
+from edt_sdk.schemas.search.spec import SearchSpec
+from edt_sdk.schemas.search.views import SearchState, SearchView
 
 INFO = {
     "name": "jupyter-edt",
@@ -134,6 +137,7 @@ def peer() -> Iterator[Peer]:
     server.daemon_threads = True
     made.url = f"http://127.0.0.1:{server.server_port}{made.base}"
     made.on("GET", "", INFO)
+    made.on("GET", "searches", {"searches": []})
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield made
@@ -171,6 +175,14 @@ def make_view():
 
 
 @pytest.fixture
+def make_search():
+    def make(**changes: Any) -> SearchView:
+        return msgspec.structs.replace(SEARCH, **changes)
+
+    return make
+
+
+@pytest.fixture
 def events():
     """SSE text of (id, kind, value) triples."""
 
@@ -188,6 +200,26 @@ def stream():
     return Stream
 
 
+SEARCH = SearchView(
+    id="digits-lr-1",
+    owner="ann",
+    spec=SearchSpec(
+        job=JobSpec(name="digits-lr", main="train.py", max_workers=4, tags=("night",)),
+        space={"lr": log(1e-4, 1e-1)},
+        metric="loss",
+        trials=80,
+    ).resolved(),
+    state=SearchState.RUNNING,
+    message="",
+    created=900.0,
+    ended=None,
+    counts={"FINISHED": 20, "PRUNED": 20, "RUNNING": 2},
+    rungs=(),
+    best=None,
+    outside=0,
+    slots=2,
+    usable_slots=4,
+)
 VIEW = JobView(
     id="edt-1",
     name="digits",

@@ -315,7 +315,7 @@ def test_an_unknown_option_names_the_help_of_its_verb(edt, words, help_of):
     assert done.stderr.endswith(f"See: {help_of} --help\n")
 
 
-def test_the_live_view_in_a_pipe_is_one_page(edt, peer, view):
+def test_the_live_view_in_a_pipe_is_one_page(edt, peer, view, make_search):
     peer.on("GET", "jobs", lambda request: (200, {"jobs": [] if "limit" in request.query else [view()]}))
     live = {"id": "edt-1", "owner": "ann", "name": "digits", "held": 2, "asked": 4, "leaving": 0, "reason": ""}
     slots = [{"id": 0, "host": "h", "device": "cpu", "resource_group": "default", "job": "edt-1"}]
@@ -326,6 +326,11 @@ def test_the_live_view_in_a_pipe_is_one_page(edt, peer, view):
         assert lines[0].startswith("edt top ")
         # It is none of the newest jobs, so it was asked for by its state.
         assert lines[-1].split()[:4] == ["A", "edt-1", "digits", "RUNNING"]
+    live["search"] = "digits-lr-1"
+    peer.on("GET", "searches", {"searches": [msgspec.to_builtins(make_search())]})
+    rows = edt("top").stdout.splitlines()[-2:]
+    assert rows[0].split()[:4] == ["A", "digits-lr-1", "digits-lr", "RUNNING"]
+    assert peer.requests[-2].query == {"all": "1", "limit": "200"}, "for a trial jobs are not asked by their state"
 
 
 def read_until(terminal, words):
@@ -574,10 +579,15 @@ def test_every_verb_of_the_design_is_there():
     }  # fmt: skip
 
 
-def test_a_short_list_and_a_window(edt, peer, view):
+def test_a_short_list_and_a_window(edt, peer, view, make_search):
     peer.on("GET", "jobs", {"jobs": [view()]})
-    assert edt("list", "--limit", 1).returncode == 0
-    assert peer.requests[-1].query == {"limit": "1"}
+    assert edt("list", "--limit", 1, "--trials").returncode == 0
+    assert peer.requests[-1].query == {"limit": "1", "trials": "1"}
+    peer.on("GET", "jobs", {"jobs": [view(created=901.0)], "next": "901.0,edt-1"})
+    peer.on("GET", "searches", {"searches": [msgspec.to_builtins(make_search())]})
+    assert "digits-lr" not in edt("list", "--limit", 1).stdout, "it is older than this page"
+    peer.on("GET", "jobs", {"jobs": [view(created=899.0)], "next": "899.0,edt-1"})
+    assert [row.split()[1] for row in edt("list").stdout.splitlines()] == ["NAME", "digits-lr", "digits"]
     row = {"time": 1.0, "slots": {"edt-1": 2}, "leaving": {}, "free": 2, "capacity": 4, "text": "Arrived."}
     peer.on("GET", "timeline", {"capacity": 4, "rows": [row], "names": {}, "total": 9, "thinned": True})
     done = edt("timeline", "--since", "1970-01-01T00:00:00+00:00", "--until", 60)

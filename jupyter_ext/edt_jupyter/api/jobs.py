@@ -28,17 +28,24 @@ class _JobsHandler(ReceivingHandler[Upload], path="/jobs", resource="edt:jobs"):
         self.reply(view, 201)
 
     async def get(self) -> None:
-        """List the user's jobs, or with `all=1` every user's: the newest `limit`, or the page after `next`."""
+        """List the user's jobs, or with `all=1` every user's: the newest `limit`, or the page after `next`.
+
+        Trials of searches are left out, except with `trials=1`. With `search` only the trials of that search.
+        """
         state = self.get_query_argument("state", "").upper()
         if state and state not in JobState.__members__:
             raise InvalidRequest(f"{state} is no state.", hint=f"The states are {', '.join(JobState)}.", field="state")
         chosen = JobState(state) if state else None
         limit = self.number("limit", _PAGE, low=1, high=_MOST)
+        search = self.get_query_argument("search", "")
+        if search:
+            await self.service.searches.search(self.user, search)  # NotFound where there is none
         jobs = await self.service.jobs(
             self.user,
             everybody=self.flag("all"),
             state=chosen,
             tag=self.get_query_argument("tag", "") or None,
+            search=search or (None if self.flag("trials") else ""),
             before=self._before(),
             # One more than the page, which shows whether there is a next page.
             limit=limit + 1,

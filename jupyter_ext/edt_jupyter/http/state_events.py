@@ -26,7 +26,7 @@ def register(logger: EventLogger) -> None:
 def emit(logger: EventLogger, row: JobRow, before: JobState | None) -> None:
     """Emit the state that the job has now."""
     state = {"state": row.state.value, "before": None if before is None else before.value, "time": row.state_since}
-    tell(logger, {"job": row.id, "name": row.spec.name, "owner": row.owner, **state})
+    tell(logger, {"job": row.id, "name": row.spec.name, "owner": row.owner, "search": row.spec.search, **state})
 
 
 def tell(logger: EventLogger, change: dict[str, Any]) -> None:

@@ -53,6 +53,8 @@ export interface IClusterJob {
   leaving: number;
   entitled: number;
   asked: number;
+  /** Id of the search that it is a trial of; empty for none. */
+  search: string;
   /** Why it does not hold what it asked for; empty otherwise, and for the jobs of others. */
   reason: string;
 }
@@ -378,6 +380,8 @@ export interface IJobView {
   validates: string;
   /** How much of the training its log has. */
   log: 'quiet' | 'batches';
+  /** Id of the search that it is a trial of. Empty for none. */
+  search: string;
 }
 
 export interface ILogPage {
@@ -563,14 +567,6 @@ export interface INewValidation {
   instance_group?: string | null;
   /** Its weight under fair share (default: the training's). */
   priority?: number | null;
-}
-
-/** A search to start once more. */
-export interface IOnceMore {
-  /** Of the new one, "" for the old name with the next number. */
-  name?: string;
-  /** Of the new one, null for the same. */
-  seed?: number | null;
 }
 
 /** One file of a package. */

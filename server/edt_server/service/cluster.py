@@ -109,6 +109,7 @@ def _job(core: Core, row: JobRow) -> dict[str, Any]:
         "entitled": core.entitled(row.id),
         "asked": core.asked(row.id),
         "max_workers": row.settings.max_workers,
+        "search": row.spec.search,
         "reason": "",
     }
 

@@ -64,6 +64,7 @@ def job_view(
         model=spec.registered.model_name if spec.registered is not None else "",
         validates=validated(spec),
         log=spec.log,
+        search=spec.search,
     )
 
 

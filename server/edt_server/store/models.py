@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, LargeBinary, String, Text, TypeDecorator
+from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, LargeBinary, String, Text, TypeDecorator, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
@@ -99,13 +99,14 @@ class Base(DeclarativeBase):
 
 
 class JobModel(Base):
-    """One row of `edt_jobs`. `JobRow` describes the columns."""
+    """One row of `edt_jobs`. `JobRow` describes the columns. `search` is the one in the specification, for queries."""
 
     __tablename__ = "edt_jobs"
     __table_args__ = (
         Index("ix_edt_jobs_owner", "owner", "created"),
         Index("ix_edt_jobs_state", "state", "created"),
         Index("ix_edt_jobs_created", "created"),
+        Index("ix_edt_jobs_search", "owner", "search", "created"),
     )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -129,6 +130,7 @@ class JobModel(Base):
     project: Mapped[str | None]
     definition: Mapped[str | None]
     metric: Mapped[str | None]
+    search: Mapped[str] = mapped_column(String(64), server_default=text("''"))
 
 
 class EventModel(Base):

@@ -118,12 +118,14 @@ class Store:
         owner: str | None = None,
         states: Iterable[JobState] | None = None,
         tag: str | None = None,
+        search: str | None = None,
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobRow]:
         """Return at most `limit` jobs, newest first, optionally only jobs of an owner, in some states, or with a tag.
 
-        `before` is (time of creation, id) of a job, for paging: only jobs after it in this order.
+        With a `search` only its trials, with "" only jobs that are no trials. `before` is (time of creation, id) of a
+        job, for paging: only jobs after it in this order.
         """
         query = select(JobModel).order_by(JobModel.created.desc(), JobModel.id.desc()).limit(limit)
         if before is not None:
@@ -131,6 +133,8 @@ class Store:
             query = query.where(tuple_(JobModel.created, JobModel.id) < before)
         if owner is not None:
             query = query.where(JobModel.owner == owner)
+        if search is not None:
+            query = query.where(JobModel.search == search)
         if states is not None:
             query = query.where(JobModel.state.in_(list(states)))
         if tag is not None:
@@ -139,7 +143,7 @@ class Store:
             values = each(tags).table_valued("value")
             query = query.where(select(values.c.value).where(values.c.value == tag).exists())
         with self._reading() as session:
-            return [model.value(JobRow) for model in session.scalars(query)]
+            return [model.value(JobRow, without="search") for model in session.scalars(query)]
 
     def names(self) -> dict[str, str]:
         """Return the name of every job by its id, and "the search" with its name, without reading whole rows."""

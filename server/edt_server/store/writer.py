@@ -29,13 +29,14 @@ class Writer:
     def job(self, job_id: str) -> JobRow | None:
         """Return the job as this transaction sees it, None when there is none."""
         model = self._session.get(JobModel, job_id)
-        return None if model is None else model.value(JobRow)
+        return None if model is None else model.value(JobRow, without="search")
 
     def add_job(self, row: JobRow) -> None:
         """Add a job. Conflict when the id is taken."""
         if self._session.get(JobModel, row.id) is not None:
             raise Conflict(f"There is a job {row.id} already.", job=row.id)
-        self._session.add(JobModel(**{name: getattr(row, name) for name in row.__slots__}))
+        fields = {name: getattr(row, name) for name in row.__slots__}
+        self._session.add(JobModel(**fields, search=row.spec.search))
         self._session.flush()
 
     def update_job(self, job_id: str, **changes: Any) -> JobRow:
@@ -47,7 +48,7 @@ class Writer:
         for name, value in changes.items():
             setattr(model, name, value)
         self._session.flush()
-        return model.value(JobRow)
+        return model.value(JobRow, without="search")
 
     def delete_job(self, job_id: str) -> None:
         """Delete a job's row. Its events stay: the timeline and the core's replay need every slot change there was."""

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from edt_jupyter.http.state_events import SCHEMA_ID
 from edt_server.store import StoreUnavailable
 from tests.jupyter.conftest import multipart
 from tests.jupyter.users import AsAnn
@@ -91,6 +92,17 @@ async def test_from_its_start_to_its_deletion(search, call, becomes):
     assert log[0]["text"] == "the search starts: 3 trials by list"
     ranked = (await call("GET", f"searches/{name}/trials", params={"sort": "value"})).json["trials"]
     assert [each["number"] for each in ranked] == [1, 0, 2]
+
+    async def jobs(**params):
+        page = (await call("GET", "jobs", params=params)).json
+        return sorted((each["id"], each["search"]) for each in page["jobs"]), "next" in page
+
+    its_jobs = sorted((each["job"], name) for each in trials)
+    assert await jobs() == await jobs(limit="1", all="1", state="finished") == ([], False)
+    assert await jobs(search=name) == await jobs(trials="1") == (its_jobs, False)
+    assert (await jobs(search=name, limit="2"))[1]
+    unknown = await call("GET", "jobs", params={"search": "s-none"})
+    assert (unknown.status, unknown.json["message"]) == (404, "There is no search 's-none'.")
     second = {"sort": "value", "skip": 1, "limit": 1}
     assert (await call("GET", f"searches/{name}/trials", params=second)).json["trials"] == ranked[1:2]
     assert (await call("GET", f"searches/{name}/trials", params={"sort": "size"})).json["field"] == "sort"
@@ -99,6 +111,7 @@ async def test_from_its_start_to_its_deletion(search, call, becomes):
     assert (await call("DELETE", f"searches/{name}")).status == 204
     assert (await call("GET", f"searches/{name}")).status == 404
     assert (await call("GET", f"jobs/{trials[1]['job']}")).json["state"] == "FINISHED"
+    assert (await jobs(), await jobs(trials="1")) == (([], False), (its_jobs, False)), "they stay trials"
 
 
 async def test_its_pictures(search, call, becomes):
@@ -212,7 +225,13 @@ async def test_paused_stopped_and_changed(search, call, becomes):
     assert (await call("DELETE", f"searches/{name}")).status == 204
 
 
-async def test_its_trials_share_slots_as_one_job(search, submit, call):
+async def test_its_trials_share_slots_as_one_job(search, submit, call, jp_serverapp):
+    heard = {}
+
+    async def listener(logger, schema_id, data):
+        heard[data["job"]] = data["search"]
+
+    jp_serverapp.event_logger.add_listener(schema_id=SCHEMA_ID, listener=listener)
     other = (await submit(name="other")).json["id"]
     name = (await search(SLEEPER, parallel=3)).json["id"]
 
@@ -226,6 +245,8 @@ async def test_its_trials_share_slots_as_one_job(search, submit, call):
     reason = (await call("GET", f"jobs/{second}")).json["reason"]
     assert reason["text"].startswith("It waits: its search has 1 slot, and 1 earlier trial has it.")
     assert name not in reason["text"]
+    assert {each["id"]: each["search"] for each in (await call("GET", "cluster")).json["jobs"]}[second] == name
+    assert (heard[other], heard[first]) == ("", name), "the bus says which jobs are trials"
     third = (await submit(name="third")).json["id"]
     assert "other and the search s" in (await call("GET", f"jobs/{third}")).json["reason"]["text"]
     await call("POST", f"searches/{name}/stop", body=b"")

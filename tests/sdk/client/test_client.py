@@ -241,8 +241,8 @@ def test_jobs_and_filters(peer, client, make_view):
     peer.on("GET", "jobs", {"jobs": [msgspec.to_builtins(make_view(id="b")), msgspec.to_builtins(make_view(id="a"))]})
     assert [job.id for job in client.jobs(all=True, state="running")] == ["b", "a"]
     assert peer.requests[-1].query == {"all": "1", "state": "RUNNING"}
-    client.jobs(limit=20)
-    assert peer.requests[-1].query == {"limit": "20"}
+    client.jobs(limit=20, trials=True)
+    assert peer.requests[-1].query == {"limit": "20", "trials": "1"}
     with pytest.raises(InvalidRequest, match="no state"):
         client.jobs(state="sleeping")
     client.jobs(state="stopped")

@@ -81,6 +81,12 @@ def test_a_search_in_python(client, folder):
     assert client.search_named("digits").id == client.search_named(search.id).id == search.id
     assert [each.id for each in client.searches(state="finished")] == [search.id]
     assert client.searches(state="running") == []
+    assert client.jobs() == []
+    assert {job.id for job in client.jobs(search="digits")} == {each.view.job for each in trials}
+    assert [job.name for job in client.jobs(search=search, limit=2)] == ["digits-9", "digits-8"]
+    assert client.job("digits-8").id == client.job(best.view.job[:-1]).id == best.view.job
+    with pytest.raises(NotFound, match="There is no search 'none'"):
+        client.jobs(search="none")
     with pytest.raises(Conflict, match="digits"):
         client.search(folder, algorithm="grid", **PLAIN)
     search.delete()
@@ -139,8 +145,8 @@ def edt(runs, monkeypatch, capsys):
     monkeypatch.setenv("EDT_URL", runs.url)
     monkeypatch.setenv("EDT_TOKEN", runs.token)
 
-    def run(*words):
-        code = main(["search", *map(str, words)])
+    def run(*words, group=("search",)):
+        code = main([*group, *map(str, words)])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -174,6 +180,20 @@ def test_a_search_at_a_shell(client, edt, folder):
     assert client.search_named("other").stop().view.spec.seed == 7
     with pytest.raises(Conflict, match="There is a search s-2 already"):
         search.again(name="s-2")
+    _, *rows = edt("list", "--state", "finished", group=())[1].splitlines()
+    assert [(row.split()[1:5], row.split("search · ")[1]) for row in rows] == [
+        (["s-2", "FINISHED", "-", "100"], "10 of 10 trials · best 1 (trial 8)"),
+        (["s", "FINISHED", "-", "100"], "10 of 10 trials · best 1 (trial 8)"),
+    ]
+    assert edt("list", "--state", "killed", group=())[1].splitlines()[1].split()[1:3] == ["other", "STOPPED"]
+    older = edt("list", "--before", search.trials[0].view.job, group=())[1].splitlines()
+    assert [row.split()[1] for row in older[1:]] == ["s"]
+    for nothing in (("--state", "pending"), ("--tag", "night")):
+        assert edt("list", *nothing, group=())[:2] == (0, ""), nothing
+    trials = edt("list", "--trials", "--state", "finished", group=())[1]
+    assert "s-2-9" in trials
+    assert "search" not in trials
+    assert json.loads(edt("list", "-o", "json", group=())[1]) == {"jobs": []}
     assert edt("delete", "s") == (0, f"{search.id}\n", "")
     assert "s " not in edt("list")[1]
     code, _, wrong = edt("show", "s")

@@ -12,6 +12,7 @@ from edt_sdk.display.top_view import top_lines
 from edt_sdk.formatting.number_words import duration
 from edt_sdk.formatting.tables import text_table
 from edt_sdk.schemas.job import JobProgress, JobState, Reason
+from edt_sdk.schemas.search.views import SearchState
 
 NOW = 1180.0
 HALF = JobProgress(
@@ -68,6 +69,18 @@ def test_a_terminal_has_the_whole_reason_below_its_job(make_view):
     assert (first.split()[0], last.split()[0]) == ("a-1", "b-2")
     assert " ".join(" ".join(reason).split()) == why.text
     assert all(line.startswith(5 * " ") and len(line) <= 60 for line in reason)
+
+
+def test_a_search_is_a_row_in_place_of_its_trials(views, make_search):
+    _, *rows = jobs_text([*views, make_search()], LISTED, NOW).splitlines()
+    assert rows[2].split(maxsplit=14) == [
+        *("digits-lr-1", "digits-lr", "RUNNING", "2/4", "50", "%", "5000", "ann", "5", "min", "-", "-", "-", "night"),
+        "search · 40 of 80 trials · 2 of 4 slots",
+    ]
+    ended = make_search(state=SearchState.FAILED, message="Three trials failed:\nValueError")
+    page = jobs_text([ended], WATCHED, NOW, width=100).splitlines()
+    assert "│█████     │  50 %" in page[1]
+    assert page[2].strip() == "search · 40 of 80 trials · Three trials failed:"
 
 
 def test_a_change_is_named_with_what_was_before(make_view):
@@ -136,7 +149,7 @@ def test_an_error_stands_whole_and_once(views):
     assert not any(line.startswith("  Why") for line in lines)
 
 
-def test_the_page_of_all_jobs(views, make_view):
+def test_the_page_of_all_jobs(views, make_view, make_search):
     slots = [
         {"id": at, "host": "h", "device": "cpu", "resource_group": "default", "job": job}
         for at, job in enumerate(("a-1", "a-1", None))
@@ -151,6 +164,10 @@ def test_the_page_of_all_jobs(views, make_view):
     assert lines[4].split() == [name for name in WATCHED if name != "WHY"]
     assert "│█████     │  50 %" in lines[5]
     assert lines[6].strip() == WHY.text
+    machine["jobs"] = [{"id": "a-1", "search": "digits-lr-1"}]
+    rows = top_lines(machine, [*views, make_search()], NOW, width=140)
+    assert rows[0].endswith("jobs: 2 with slots, 0 waiting, 1 wanting more   q quits")
+    assert [row.split()[:2] for row in rows if "digits-lr" in row] == [["A", "digits-lr-1"]], "as its trial in the bar"
     small = top_lines(machine, [*views, waits], NOW, width=50, height=7, trouble="Gone.\nAsk again.")
     assert small[1] == "Not renewed since then: Gone. Ask again."
     assert len(small) == 7

@@ -166,8 +166,11 @@ def test_names_by_id(store, job_row):
 def test_pages_of_jobs_make_up_the_whole(store, job_row):
     with store.write() as writer:
         for n in range(20):
-            writer.add_job(job_row(f"job-{n * 7 % 20}", created=float(n // 3), owner="ana" if n % 2 else "ben"))
-    for which in ({}, {"owner": "ana"}):
+            row = job_row(f"job-{n * 7 % 20}", created=float(n // 3), owner="ana" if n % 2 else "ben")
+            writer.add_job(replace(row, spec=with_spec(row, search=("", "s-1", "s-2")[n % 3])))
+    assert {row.spec.search for row in store.jobs(search="s-1")} == {"s-1"}
+    assert [len(store.jobs(search=each)) for each in ("", "s-1", "s-2", "s")] == [7, 7, 6, 0]
+    for which in ({}, {"owner": "ana"}, {"search": ""}, {"owner": "ana", "search": "s-1"}):
         pages, before = [], None
         while page := store.jobs(**which, before=before, limit=3):
             pages += page

@@ -12,7 +12,9 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create the tables."""
+    """Create the tables, and give each job the search that it is a trial of, "" for none."""
+    op.add_column("edt_jobs", sa.Column("search", sa.String(64), nullable=False, server_default=sa.text("''")))
+    op.create_index("ix_edt_jobs_search", "edt_jobs", ["owner", "search", "created"])
     op.create_table(
         "edt_searches",
         sa.Column("id", sa.String(64), primary_key=True),
@@ -81,6 +83,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables."""
+    """Drop the tables and the column."""
+    op.drop_index("ix_edt_jobs_search", "edt_jobs")
+    op.drop_column("edt_jobs", "search")
     for table in ("edt_algorithms", "edt_search_decisions", "edt_trial_reports", "edt_trials", "edt_searches"):
         op.drop_table(table)
