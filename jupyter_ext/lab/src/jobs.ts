@@ -14,7 +14,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import { type Api, ApiError, sentenceOf } from './api';
 import { Listing, MOST } from './listing';
 import { type IReach, type Question, Reach } from './reach';
-import { type ICluster, type IJobPage, type IJobView, type IKnown, type IStateEvent, isFinal } from './views';
+import { type ICluster, type IClusterJob, type IJobPage, type IJobView, type IKnown, type IStateEvent, isFinal } from './views';
 
 export const STATE_SCHEMA = 'https://schema.jupyter-edt.org/edt/job_state/v1';
 
@@ -70,7 +70,7 @@ export class Jobs implements IDisposable {
     return this.changes;
   }
 
-  /** A job of mine has ended while we looked. */
+  /** A job of mine, but no trial of a search, has ended while we looked. */
   get ended(): ISignal<this, IJobView> {
     return this.ends;
   }
@@ -314,13 +314,14 @@ export class Jobs implements IDisposable {
       throw error;
     }
     const live = new Set(this.machine.jobs.map(job => job.id));
+    const listed = (job: IClusterJob): boolean => job.owner === this.whoami && !job.search;
     for (const job of before?.jobs ?? []) {
-      if (!live.has(job.id) && job.owner === this.whoami) {
+      if (!live.has(job.id) && (listed(job) || this.watched.has(job.id))) {
         this.soon(job.id); // has ended, and no event told us
       }
     }
     for (const job of this.machine.jobs) {
-      if (job.owner === this.whoami && this.lists.mine + this.lists.all && !this.known.has(job.id)) {
+      if (listed(job) && this.lists.mine + this.lists.all && !this.known.has(job.id)) {
         this.soon(job.id); // has begun, and no event told us
       }
     }
@@ -353,16 +354,18 @@ export class Jobs implements IDisposable {
       return;
     }
     const told = message as unknown as IStateEvent;
+    // A trial is in no list, so only its own page asks for it: a search may have thousands.
+    const listed = !told.search;
     const known = this.known.get(told.job);
     const mine = told.owner === this.whoami;
-    if (!known?.view && told.before && isFinal(told.state)) {
+    if (listed && !known?.view && told.before && isFinal(told.state)) {
       this.ending.add(told.job);
     }
     const foreign = this.whoami !== undefined && !mine;
-    if (mine || (!foreign && (this.watched.has(told.job) || this.lists.all))) {
+    if (!foreign && (this.watched.has(told.job) || (listed && (mine || this.lists.all)))) {
       this.soon(told.job);
     }
-    if (foreign && !known) {
+    if (listed && foreign && !known) {
       this.listings.all.outdate();
     }
     if (this.clusters || (foreign && this.lists.all)) {
@@ -373,6 +376,9 @@ export class Jobs implements IDisposable {
   private take(view: IJobView): void {
     const before = this.known.get(view.id)?.view;
     this.known.set(view.id, { view, taken: now(), gone: false, trouble: '' });
+    if (view.search) {
+      return;
+    }
     this.listings.all.add(view.id);
     if (view.owner === this.whoami) {
       this.listings.mine.add(view.id);

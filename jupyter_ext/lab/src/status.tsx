@@ -11,12 +11,12 @@ import type { Jobs } from './jobs';
 import { isLoggedOut } from './login';
 import { StateIcon } from './state';
 import { IEdt } from './tokens';
-import type { ICluster, JobState } from './views';
+import { folded, type ICluster, type JobState } from './views';
 import { clock, count } from './words';
 
-/** What the item counts: jobs of mine with and without a slot, slots in use and in all. Pure. */
+/** What the item counts: jobs of mine with and without a slot, a search as one; slots in use and in all. Pure. */
 export function tally(cluster: ICluster, user: string | undefined): { run: number; wait: number; used: number; total: number } {
-  const mine = cluster.jobs.filter(job => job.owner === user);
+  const mine = folded(cluster.jobs.filter(job => job.owner === user));
   const run = mine.filter(job => job.held > 0).length;
   const used = cluster.slots.filter(slot => slot.job !== null).length;
   return { run, wait: mine.length - run, used, total: cluster.slots.length };

@@ -9,7 +9,7 @@ import { LogIn } from '../login';
 import { PictureImage } from '../picture_image';
 import type { IQuotaUse } from '../schemas';
 import { Button } from '../state';
-import type { IJobView } from '../views';
+import { folded, type IJobView } from '../views';
 import { clock, demandWords, grouped, sentence } from '../words';
 import { NoJobs, NoneChosen } from './empty';
 import { ALL_OF_MINE, chosen, CHIPS, counts, type IChoice } from './filters';
@@ -185,7 +185,7 @@ function Machine({ jobs, visible }: { jobs: Jobs; visible: boolean }): JSX.Eleme
   return (
     <div className="jp-edt-machine">
       <PictureImage api={jobs.api} path="pictures/timeline" query={{ width: 320, legend: 'now' }} inline version={version.current} instead={null} />
-      <div>{[says, ...demandWords(cluster.jobs)].join(', ')}.</div>
+      <div>{[says, ...demandWords(folded(cluster.jobs))].join(', ')}.</div>
     </div>
   );
 }
