@@ -17,7 +17,8 @@ HEAD = (
 )
 # Parts of a submission that no page builds or reads.
 UNUSED = {"JobSpec", "OfJob", "Picked", "Registered", "TorchrunOptions", "Validates", "WmlaRequest"} | {
-    *("SearchSpec", "SearchPatch", "NewPoints", "OnceMore", "Uniform", "Integer", "Choice", "TrialReport", "Decision"),
+    *("SearchSpec", "SearchPatch", "SearchPreview", "NewPoints", "OnceMore", "Uniform", "Integer", "Choice"),
+    *("TrialReport", "Decision"),
     *("InstanceGroupChange", "ResourceGroupChange"),
 }
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}

@@ -670,22 +670,6 @@ export interface IRungView {
   promoted: number;
 }
 
-/** How much a search would train, and when it would begin. Nothing of it exists. */
-export interface ISearchPreview {
-  /** How many trials and epochs, in a sentence. */
-  text: string;
-  /** How many there would be. */
-  trials: number;
-  /** Epochs that they would train together, 0 where the script decides. */
-  epochs: number;
-  /** How many would be compared after how many epochs, and how many would go on. */
-  rungs: IRungView[];
-  /** What is no error but may not be meant, in sentences. */
-  notes: string[];
-  /** When its first trial would start, and on how many slots all would run. */
-  forecast: IForecast;
-}
-
 export const SearchStates = ['CREATED', 'FAILED', 'FINISHED', 'PAUSED', 'RUNNING', 'STOPPED'] as const;
 export type SearchState = (typeof SearchStates)[number];
 
