@@ -1,6 +1,7 @@
 """Own the decisions of a search for hyper-parameters: `SearchCore.apply(event) → instructions and entries for its log`.
 
-Never: a clock, I/O, a thread, randomness or a sampler. Equal searches decide equally, whatever the order of arrival.
+Never: a clock, I/O, a thread, a sampler, or randomness outside a preview. Equal searches decide equally,
+whatever the order of arrival.
 
 Read first: `core.py` (the state machine), then `rungs.py` and `lanes.py` (the two orders of decisions).
 """
@@ -8,4 +9,4 @@ Read first: `core.py` (the state machine), then `rungs.py` and `lanes.py` (the t
 from edt_server.searching.book import Trial
 from edt_server.searching.instructions import PastTrial
 
-__all__ = ["PastTrial", "Trial", "core", "events", "instructions", "replay"]
+__all__ = ["PastTrial", "Trial", "core", "events", "instructions", "preview", "replay"]
