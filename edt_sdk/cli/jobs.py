@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, show
+from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print_json, searches, show
 from edt_sdk.display.jobs_text import LISTED, changes_text, jobs_text, sheet
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.fields import given
@@ -87,7 +87,7 @@ def _searches(server: Client, arguments: argparse.Namespace, *, since: float) ->
     state = JobState[word].shown if word in JobState.__members__ else word
     if state and state not in SearchState.__members__:
         return []
-    views = [each.view for each in server.searches(state=state or None, limit=_MOST_SEARCHES)]
+    views = searches(server, state=state or None, limit=_MOST_SEARCHES)
     until = server.job(arguments.before).view.created if arguments.before else math.inf
     return [
         view

@@ -11,11 +11,25 @@ import msgspec
 
 from edt_sdk.formatting.tables import text_table as table
 from edt_sdk.schemas import fields
+from edt_sdk.schemas.errors import NotAllowed, NotFound
 
-__all__ = ["Run", "Verbs", "add_actions", "add_options", "add_verb", "client", "job", "print_json", "show", "table"]
+__all__ = [
+    "Run",
+    "Verbs",
+    "add_actions",
+    "add_options",
+    "add_verb",
+    "client",
+    "job",
+    "print_json",
+    "searches",
+    "show",
+    "table",
+]
 
 if TYPE_CHECKING:
     from edt_sdk.client import Client, Job
+    from edt_sdk.schemas.search.views import SearchView
 
 Verbs = Any  # argparse's subparsers action, a private class
 Run = Callable[[argparse.Namespace], int | None]  # runs a verb and returns its exit code, None for 0
@@ -69,6 +83,14 @@ def client(arguments: argparse.Namespace) -> Client:
 def job(arguments: argparse.Namespace) -> Job:
     """Return the job with the given ID."""
     return client(arguments).job(arguments.id)
+
+
+def searches(server: Client, *, state: str | None = None, limit: int | None = None) -> list[SearchView]:
+    """Return my searches: none of an older server, which has no searches, or where jobs are all that I may read."""
+    try:
+        return [each.view for each in server.searches(state=state, limit=limit)]
+    except (NotFound, NotAllowed):
+        return []
 
 
 def show(arguments: argparse.Namespace, value: object, text: object) -> None:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edt_sdk.cli.session import Verbs, add_verb, client
+from edt_sdk.cli.session import Verbs, add_verb, client, searches
 from edt_sdk.cli.terminal import command
 from edt_sdk.display.top_view import top_lines
 from edt_sdk.schemas.errors import EdtError
@@ -81,7 +81,7 @@ def _fetch(server: Client, *, mine: bool) -> _Seen:
         # Live jobs older than the newest ones, which only a server with very many jobs has.
         for state in (each for each in JobState if not each.final):
             views |= {job.id: job.view for job in server.jobs(all=not mine, state=state)}
-    rows: list[JobView | SearchView] = [*views.values(), *(search.view for search in server.searches())]
+    rows: list[JobView | SearchView] = [*views.values(), *searches(server)]
     return _Seen(cluster, sorted(rows, key=lambda view: -view.created), time.time())
 
 

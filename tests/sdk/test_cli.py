@@ -243,6 +243,23 @@ def test_list_and_get(edt, peer, view):
     assert "edt submit" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param((404, {"message": "Not Found"}), id="an older server"),
+        pytest.param((403, {"message": "No.", "code": "not_allowed"}), id="jobs alone may be read"),
+    ],
+)
+def test_where_no_searches_are_to_be_had_jobs_are_shown_all_the_same(edt, peer, view, answer):
+    peer.on("GET", "jobs", {"jobs": [view()]})
+    peer.on("GET", "cluster", {"slots": [], "resource_groups": [], "groups": [], "jobs": []})
+    peer.on("GET", "searches", lambda _: answer)
+    for verb in ("list", "top"):
+        done = edt(verb)
+        assert done.returncode == 0, done.stderr
+        assert "digits" in done.stdout.splitlines()[-1]
+
+
 def test_a_misspelled_job_is_answered_with_the_nearest(edt, peer, view):
     peer.on("GET", "jobs", {"jobs": [view(id="first-erpxqa", name="first"), view(id="other-abcdef", name="other")]})
     for wrong, meant in (("frist", "first"), ("first-erpxqe", "first-erpxqa")):
