@@ -27,7 +27,6 @@ def checkout(tmp_path, front_end):
     return tmp_path
 
 
-@pytest.mark.timeout(600)
 def test_an_open_tab_goes_on_after_a_restart(page: Page, checkout):
     lab = Lab(checkout, "--no-browser")
     client = Client(lab.exported["EDT_URL"], token=lab.exported["EDT_TOKEN"])

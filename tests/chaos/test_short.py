@@ -44,7 +44,6 @@ def test_the_first_trainings_cover_every_model_optimizer_and_number_of_shards() 
     assert {training.shards for training in chosen} == set(range(1, 9))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "training",
     [
@@ -64,7 +63,6 @@ def test_the_same_bits_whatever_happens(tmp_path: Path, training: Training) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_postgresql_that_is_killed_takes_nothing_with_it(tmp_path: Path) -> None:
     pytest.importorskip("psycopg", reason="the driver is missing: pip install 'jupyter-edt[postgresql]'")
     try:

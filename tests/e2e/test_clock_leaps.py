@@ -46,7 +46,6 @@ class FakeTime:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_nothing_is_lost_deleted_or_absurd(tmp_path: Path) -> None:
     time_of_day = FakeTime(tmp_path)
     server = LocalServer(

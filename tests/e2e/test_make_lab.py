@@ -112,7 +112,6 @@ async def typed(socket_url: str, command: str) -> str:
 
 
 @pytest.mark.long  # browser/test_make_lab.py goes on after a restart
-@pytest.mark.timeout(400)
 def test_a_restart_has_the_same_address_and_keeps_the_notebooks(start, tmp_path):
     lab = start("--no-browser")
     mine = tmp_path / "checkout" / "my-notebooks"
@@ -137,7 +136,6 @@ def test_a_restart_has_the_same_address_and_keeps_the_notebooks(start, tmp_path)
     assert urlsplit(moved.address).query == urlsplit(lab.address).query
 
 
-@pytest.mark.timeout(400)
 def test_edt_works_in_its_terminal_and_in_other_shells(start, tmp_path):
     # A name that the shell passes to the browser. The address itself must not be readable in a list of processes.
     browser, seen = tmp_path / "browser", tmp_path / "seen"

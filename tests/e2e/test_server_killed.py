@@ -11,6 +11,5 @@ from tests.chaos.victims import ServerVictim
 
 
 @pytest.mark.long  # server/service/test_next_server.py, e2e/test_isolation.py kills it under a training
-@pytest.mark.timeout(600)
 def test_killed_twice_under_load_the_server_knows_every_job(tmp_path: Path) -> None:
     print(kill_again_and_again(tmp_path, kills=2, seed=4, victim=ServerVictim()))

@@ -151,7 +151,6 @@ def test_every_archive_once(world: World) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_every_archive_on_every_route(world: World) -> None:
     _all_tried(world, [(route, animal) for animal in zoo() for route in ROUTES])
 
