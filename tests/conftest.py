@@ -13,7 +13,7 @@ from multiprocessing import resource_tracker
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import aftermath, leftovers, processor_time
+from tests import aftermath, deadline, leftovers, processor_time
 
 # How long an example takes is no property of it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_watcher] = aftermath.watch(os.environ["TMPDIR"])
     if os.environ.get("EDT_LEFTOVERS"):
         config.pluginmanager.register(leftovers)
+    if os.environ.get("EDT_TEST_DEADLINE"):
+        config.pluginmanager.register(deadline)
     if os.environ.get("EDT_PROCESSOR_TIME"):
         config.pluginmanager.register(processor_time.ProcessorTime(config))
 
