@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING
 
 from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, show
 from edt_sdk.schemas.fields import given
-from edt_sdk.schemas.job import SUBMITTABLE, JobSpec
-from edt_sdk.schemas.search.spec import SearchPatch, SearchSpec
+from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.search.spec import ASKED_OF_SEARCH, ASKED_OF_TRIALS, SearchPatch, SearchSpec
 from edt_sdk.torchrun.command_line.submission import asked
 
 if TYPE_CHECKING:
     from edt_sdk.client import Search
-
-# The settings of a search that an option can express, and of its jobs. `seed` is that of the search.
-_OF_SEARCH = tuple(
-    name for name in SearchSpec.__struct_fields__ if name not in ("job", "space", "metric", "points", "options")
-)
-_OF_JOBS = (*(name for name in SUBMITTABLE if name != "seed"), "python")
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -35,8 +29,8 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--space", metavar="TEXT", default="", help='such as "lr=log(1e-4,1e-1) width=32|64|128 depth=integer(1,6)"'
     )
-    add_options(start, SearchSpec, *_OF_SEARCH)
-    add_options(start, JobSpec, *_OF_JOBS)
+    add_options(start, SearchSpec, *ASKED_OF_SEARCH)
+    add_options(start, JobSpec, *ASKED_OF_TRIALS)
     start.add_argument(
         "--dry-run", action="store_true", help="start nothing: say how much it would train, and when it would begin"
     )
@@ -71,7 +65,7 @@ def _search(arguments: argparse.Namespace) -> Search:
 
 
 def _run_start(arguments: argparse.Namespace) -> None:
-    settings = {"tag": arguments.tag, **given(arguments, (*_OF_SEARCH, *_OF_JOBS)), **asked(arguments)}
+    settings = {"tag": arguments.tag, **given(arguments, (*ASKED_OF_SEARCH, *ASKED_OF_TRIALS)), **asked(arguments)}
     settings |= {"metric": arguments.metric, "space": arguments.space}
     if arguments.dry_run:
         print(client(arguments).preview_search(**settings))

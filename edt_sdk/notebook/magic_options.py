@@ -123,6 +123,11 @@ def line_cell_magic(function: F) -> F:
     return cast(F, cast(Any, magic).line_cell_magic(function))
 
 
+def as_typed(function: F) -> F:
+    """Let IPython put no variables into the line of this magic."""
+    return cast(F, cast(Any, magic).no_var_expand(function))
+
+
 def magics(cls: C) -> C:
     """Register a class of magics."""
     return cast(C, cast(Any, magic).magics_class(cls))

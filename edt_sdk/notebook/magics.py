@@ -18,6 +18,7 @@ from IPython.core.magic import Magics
 
 from edt_sdk.notebook.completion import completer
 from edt_sdk.notebook.magic_options import (
+    as_typed,
     job_argument,
     line_cell_magic,
     line_magic,
@@ -34,6 +35,7 @@ from edt_sdk.packing.sources import Collected, from_cells
 from edt_sdk.schemas.errors import EdtError, NotAllowed, PackageError, ServerUnreachable
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import CLONEABLE, SCHEDULED, SUBMITTABLE, JobPatch, JobResume, JobSpec
+from edt_sdk.schemas.search.spec import ASKED_OF_SEARCH, ASKED_OF_TRIALS, SearchSpec
 from edt_sdk.schemas.validation import NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 from edt_sdk.torchrun.command_line.submission import asked
@@ -41,18 +43,34 @@ from edt_sdk.torchrun.command_line.submission import asked
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from edt_sdk.client import Client, Job, JobList, PackagePreview
+    from edt_sdk.client import Client, Job, JobList, PackagePreview, Search
     from edt_sdk.display.answers import WhatIfAnswer
     from edt_sdk.display.cluster_view import Cluster
     from edt_sdk.display.log_text import LogText
     from edt_sdk.display.picture import Picture
     from edt_sdk.display.readings import Metrics, Story, Timeline
+    from edt_sdk.display.search_view import SearchOutlook
     from edt_sdk.display.validation import Validation
     from edt_sdk.monitor import Monitor
 
 TAG = "edt"
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 _SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
+
+_SOURCE = (
+    option("source", nargs="?", help="a folder, a .py or an .ipynb file; not in a cell magic, which sends its cell"),
+    option("--notebook", action="store_true", help=f"send this notebook's cells that have the tag {TAG!r}"),
+    option("--tag", metavar="TAG", help=f"of a notebook only the cells with this tag (--notebook: {TAG})"),
+    option("--main", metavar="FILE", help="main script, relative to the folder"),
+)
+
+
+def source_options(function: F) -> F:
+    """Add the options that say what is sent."""
+    for add in reversed(_SOURCE):  # IPython reads stacked decorators from the top
+        function = add(function)
+    return function
 
 
 class MagicSession:
@@ -142,11 +160,8 @@ class EdtMagics(Magics):
     # --- submitting ---------------------------------------------------------------------------------------------------
 
     @parsed
-    @option("source", nargs="?", help="a folder, a .py or an .ipynb file; not in a cell magic, which sends its cell")
-    @option("--notebook", action="store_true", help=f"send this notebook's cells that have the tag {TAG!r}")
-    @option("--tag", metavar="TAG", help=f"of a notebook only the cells with this tag (--notebook: {TAG})")
+    @source_options
     @option("--dry-run", action="store_true", help="submit nothing: list what would be sent, and when it would start")
-    @option("--main", metavar="FILE", help="main script, relative to the folder")
     @options_of(JobSpec, *SUBMITTABLE)
     @option("--quiet", action="store_true", help="do not list what is packed")
     @line_cell_magic
@@ -163,23 +178,44 @@ class EdtMagics(Magics):
           %edt_submit digits --max-workers 4 --dry-run
           %edt_submit --notebook --max-workers 2
         """
-        own, rest = _cut(line)
-        options = parse(self.edt_submit, own)
-        self._check(options, cell)
-        try:
-            if cell is not None:
-                options.source = self._from_cell(cell, options.main)
-            elif options.notebook:
-                options.source, options.tag = self._this_notebook(), options.tag or TAG
-        except PackageError as refused:
-            raise UsageError(str(refused)) from None
-        options.args = words(rest)
-        wishes: dict[str, Any] = {"tag": options.tag, **self._given(options, SUBMITTABLE)}
+        options, wishes = self._asked(self.edt_submit, line, cell, SUBMITTABLE)
         if options.dry_run:
             return self._session.run(lambda client: client.preview(**asked(options), **wishes))
         progress = not options.quiet
         job = self._session.run(lambda client: client.submit(**asked(options), **wishes, progress=progress))
         return self._session.touched(job)
+
+    @parsed
+    @source_options
+    @option(
+        "--dry-run", action="store_true", help="start nothing: say how much it would train, and when it would begin"
+    )
+    @option("--metric", metavar="NAME", required=True, help="the metric that is compared, such as test_accuracy")
+    @option(
+        "--space", metavar="TEXT", default="", help='such as "lr=log(1e-4,1e-1) width=32|64|128 depth=integer(1,6)"'
+    )
+    @options_of(SearchSpec, *ASKED_OF_SEARCH)
+    @options_of(JobSpec, *ASKED_OF_TRIALS)
+    @option("--quiet", action="store_true", help="do not list what is packed")
+    @as_typed
+    @line_cell_magic
+    def edt_search(self, line: str, cell: str | None = None) -> Search | SearchOutlook:
+        """Search for hyper-parameters, and return the Search. Each trial is a job.
+
+        What follows a lone -- goes to the script, where {lr} is the trial's value of lr; the script finds the values
+        in config.json too. For that reason no variables of the notebook are put into this line. What a cell needs is
+        taken along as with %%edt_submit.
+
+        Examples:
+          search = %edt_search digits --space "lr=log(1e-4,1e-1)" --metric test_accuracy --trials 27 -- --lr {lr}
+          %edt_search digits --space "lr=log(1e-4,1e-1)" --metric test_accuracy --trials 27 --dry-run -- --lr {lr}
+        """
+        options, wishes = self._asked(self.edt_search, line, cell, (*ASKED_OF_SEARCH, *ASKED_OF_TRIALS))
+        wishes |= {"metric": options.metric, "space": options.space}
+        if options.dry_run:
+            return self._session.run(lambda client: client.preview_search(**asked(options), **wishes))
+        progress = not options.quiet
+        return self._session.run(lambda client: client.search(**asked(options), **wishes, progress=progress))
 
     @parsed
     @job_argument
@@ -202,20 +238,37 @@ class EdtMagics(Magics):
             said["args"] = words(rest)
         return self._session.touched(self._session.run(lambda _: cloned.clone(**said)))
 
+    def _asked(
+        self, magic: Callable[..., Any], line: str, cell: str | None, names: Sequence[str]
+    ) -> tuple[argparse.Namespace, dict[str, Any]]:
+        """Return the options with the source that they name and the script's arguments, and those of `names` given."""
+        own, rest = _cut(line)
+        options = parse(magic, own)
+        self._check(magic.__name__, options, cell)
+        try:
+            if cell is not None:
+                options.source = self._from_cell(cell, options.main)
+            elif options.notebook:
+                options.source, options.tag = self._this_notebook(), options.tag or TAG
+        except PackageError as refused:
+            raise UsageError(str(refused)) from None
+        options.args = words(rest)
+        return options, {"tag": options.tag, **self._given(options, names)}
+
     def _given(self, options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
         """Return the options that were given. A variable may stand for the job of a warm start."""
         found = given(options, names)
         return found | ({"warm_start": self._session.named(found["warm_start"])} if "warm_start" in found else {})
 
     @staticmethod
-    def _check(options: Any, cell: str | None) -> None:
+    def _check(magic: str, options: Any, cell: str | None) -> None:
         if cell is not None and (options.source is not None or options.notebook or options.tag):
-            raise UsageError("%%edt_submit sends the cell; it takes no source.")
+            raise UsageError(f"%%{magic} sends the cell; it takes no source.")
         if options.notebook and options.source is not None:
             raise UsageError("--notebook sends this notebook; leave the source out, or name a notebook with --tag.")
         torchrun = options.framework == "torchrun"  # which may name its script behind --
         if cell is None and not options.notebook and options.source is None and not torchrun:
-            raise UsageError("%edt_submit needs a folder, a .py or an .ipynb file, or --notebook.")
+            raise UsageError(f"%{magic} needs a folder, a .py or an .ipynb file, or --notebook.")
 
     def _from_cell(self, cell: str, main: str | None) -> Collected:
         taken = take_along(cell, self._history(), dict(self.shell.user_ns))  # type: ignore[union-attr]
@@ -229,7 +282,9 @@ class EdtMagics(Magics):
         path = notebook_path(self.shell.user_ns)  # type: ignore[union-attr]
         history = self._history()
         running = history[-1].strip() if history else ""
-        if "edt_submit" in running and running not in [cell.strip() for cell in cells_of(path)]:
+        if ("edt_submit" in running or "edt_search" in running) and running not in [
+            cell.strip() for cell in cells_of(path)
+        ]:
             saved = time.strftime("%H:%M:%S", time.localtime(path.stat().st_mtime))
             raise PackageError(
                 f"{path.name} has changes that are not saved: it was saved at {saved}, without this very cell.",

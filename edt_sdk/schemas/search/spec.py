@@ -18,7 +18,7 @@ from msgspec import Meta
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.fields import did_you_mean, near
 from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.job import JobPatch, JobSpec, Seconds, parse_submission
+from edt_sdk.schemas.job import SUBMITTABLE, JobPatch, JobSpec, Seconds, parse_submission
 from edt_sdk.schemas.search.cost import check_cost
 from edt_sdk.schemas.search.space import Choice, Integer, Parameter, Value, check_space
 
@@ -323,6 +323,13 @@ class SearchSpec(msgspec.Struct, frozen=True, kw_only=True):
         if algorithm == "grid":
             return min(math.prod(parameter.count or 1 for parameter in self.space.values()), _COUNTLESS)
         return len(self.points) if algorithm == "list" else 0
+
+
+# The fields of a search, and of the template of its jobs, that become options of a command line.
+ASKED_OF_SEARCH = tuple(
+    name for name in SearchSpec.__struct_fields__ if name not in ("job", "space", "metric", "points", "options")
+)
+ASKED_OF_TRIALS = (*(name for name in SUBMITTABLE if name != "seed"), "python")
 
 
 class SearchPatch(JobPatch, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ NAMES = {
     *("edt_submit", "edt_jobs", "edt_update", "edt_suspend", "edt_resume", "edt_stop"),
     *("edt_logs", "edt_story", "edt_timeline", "edt_what_if", "edt_download", "edt_monitor"),
     *("edt_metrics", "edt_workers", "edt_checkpoints", "edt_compare", "edt_delete"),
-    *("edt_clone", "edt_get", "edt_wait", "edt_cluster"),
+    *("edt_clone", "edt_get", "edt_wait", "edt_cluster", "edt_search"),
 }
 
 
@@ -125,6 +125,9 @@ def test_it_may_begin_with_the_weights_of_a_job_in_a_variable(shell, accepting):
         ("edt_resume", "unknown --checkpoint epoch-3", "no jobs/unknown"),
         ("edt_story", "unknown", "no jobs/unknown"),
         ("edt_update", "edt-1", "Nothing to change"),
+        ("edt_search", "folder", "--metric"),
+        ("edt_search", "--metric loss", "%edt_search needs a folder"),
+        ("edt_search", ". --metric loss --direction up", "invalid choice"),
         ("edt_clone", "edt-1 --env A", "KEY=VALUE"),
         ("edt_clone", "", "Which job"),
         ("edt_wait", "unknown", "no jobs/unknown"),
@@ -211,9 +214,9 @@ def test_the_machine_is_shown(shell, peer):
     assert shell.run_line_magic("edt_cluster", "") == machine
 
 
-def packed(peer):
+def packed(peer, path="jobs"):
     """Name → bytes of the files of the last submission."""
-    body = next(r.body for r in reversed(peer.requests) if r.method == "POST" and r.path == "jobs")
+    body = next(r.body for r in reversed(peer.requests) if r.method == "POST" and r.path == path)
     archive = body.partition(b"application/gzip\r\n\r\n")[2].rpartition(b"\r\n--")[0]
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         return {name: tar.extractfile(name).read().decode() for name in tar.getnames()}
@@ -286,6 +289,31 @@ def test_a_dry_run_submits_nothing(shell, accepting, tmp_path):
     assert repr(looked).endswith("\nIt would start at once.")
     assert "POST jobs" not in accepting.paths()
     assert json.loads(accepting.requests[-1].body)["max_workers"] == 3
+
+
+def test_a_search_of_a_folder_keeps_the_places_of_its_values(shell, accepting, make_search, tmp_path):
+    (tmp_path / "train.py").write_text("# FabricModel")
+    accepting.on("POST", "searches", lambda _: (201, msgspec.to_builtins(make_search())))
+    accepting.on("POST", "searches/preview", lambda _: (409, {"message": "No.", "code": "conflict"}))
+    shell.user_ns["lr"] = 0.5  # a variable of that name is not put in
+    line = f'%edt_search {tmp_path} --space "lr=log(1e-4,1e-1)" --metric test_accuracy --trials 27 --priority 9000'
+    shell.run_cell(f"found = {line} -- --lr {{lr}}")
+    assert shell.user_ns["found"].id == "digits-lr-1"
+    spec = spec_of(accepting)
+    assert (spec["metric"], spec["trials"], spec["job"]["priority"]) == ("test_accuracy", 27, 9000)
+    assert (spec["space"]["lr"]["low"], spec["space"]["lr"]["log"]) == (1e-4, True)
+    assert spec["job"]["args"] == ["--lr", "{lr}"]
+    with pytest.raises(UsageError, match=r"No\."):
+        shell.run_line_magic("edt_search", f"{line.partition(' ')[2]} --dry-run")
+    assert accepting.paths()[-1] == "POST searches/preview"
+
+
+def test_a_search_of_a_cell_takes_along_what_it_uses(shell, accepting, make_search):
+    accepting.on("POST", "searches", lambda _: (201, msgspec.to_builtins(make_search())))
+    shell.run_cell("EPOCHS = 3", store_history=True)
+    cell = "%%edt_search --metric loss --space lr=0.1|0.2 --trials 2\nprint(EPOCHS)  # FabricModel"
+    assert shell.run_cell(cell, store_history=True).error_in_exec is None
+    assert "EPOCHS = 3" in packed(accepting, "searches")["main.py"]
 
 
 def test_looking_at_a_job(shell, accepting, make_view):
