@@ -37,8 +37,8 @@ from edt_sdk.schemas.fields import check_names, did_you_mean, names_checked
 from edt_sdk.schemas.forecast import Forecast, PackedFile, Preview, more_than_exist
 from edt_sdk.schemas.frameworks import SHELL, Framework
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec, JobState, JobView, convert_change, tags_of
-from edt_sdk.schemas.search.space import Parameter, Value, parse_space
-from edt_sdk.schemas.search.spec import SearchSpec
+from edt_sdk.schemas.search.space import Parameter, Value
+from edt_sdk.schemas.search.spec import SearchSpec, search_of
 from edt_sdk.schemas.search.views import SearchView
 from edt_sdk.torchrun.command_line.submission import start_of
 
@@ -310,9 +310,7 @@ class Client(CatalogueClient, PlanClient):
         own = {name: value for name, value in given.items() if name in SearchSpec.__struct_fields__}
         job: Mapping[str, Any] = {name: value for name, value in given.items() if name not in own}
         template, collected = self._specified(source, **job)
-        parameters = parse_space(space) if isinstance(space, str) else dict(space)
-        fields = {**own, "job": template, "metric": metric, "space": parameters}
-        spec = convert_change(fields, SearchSpec, InvalidRequest).check()
+        spec = search_of(template, {**own, "metric": metric, "space": space})
         return spec, dataclasses.replace(collected, notes=(*collected.notes, *spec.notes()))
 
     def _specified(self, source: Source, **options: Unpack[SubmitOptions]) -> tuple[JobSpec, Collected]:

@@ -87,12 +87,14 @@ class Picked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         tag: take only the notebook's cells with this tag. Null for all.
         spec: fields of `JobSpec` except `main` and `code_dir`, which packing decides. `name` may be left out. For a
             clone only the fields that differ.
+        search: for a search whose trials are such jobs: fields of `SearchSpec` except `job`. `space` may be a text.
     """
 
     source: str | OfJob
     main: str | None = None
     tag: str | None = None
     spec: dict[str, Any] = {}
+    search: dict[str, Any] | None = None
 
 
 class WhatIfShare(msgspec.Struct, frozen=True, kw_only=True):

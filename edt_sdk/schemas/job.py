@@ -547,12 +547,19 @@ def parse_spec(data: bytes | str) -> JobSpec:
 
 def parse_submission(data: bytes | str, cls: type[S]) -> S:
     """Return a `cls` from JSON, not checked yet, or raise InvalidRequest with the name of the wrong field."""
-    # Other unknown fields are ignored, because a newer client may send settings that this server does not know.
+    check_spelling(parse_change(data, dict[str, msgspec.Raw], InvalidRequest), cls)
+    return parse_change(data, cls, InvalidRequest)
+
+
+def check_spelling(names: Iterable[str], cls: type[msgspec.Struct]) -> None:
+    """Raise InvalidRequest for a name that is no field of `cls` but nearly one.
+
+    Other unknown fields are ignored, because a newer client may send settings that this server does not know.
+    """
     known = cls.__struct_fields__
-    for name in parse_change(data, dict[str, msgspec.Raw], InvalidRequest):
+    for name in names:
         if name not in known and near(name, known) is not None:
             raise _no_field(name, known, InvalidRequest)
-    return parse_change(data, cls, InvalidRequest)
 
 
 def parse_patch(data: bytes | str) -> JobPatch:

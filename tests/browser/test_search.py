@@ -130,3 +130,31 @@ def test_a_search_that_runs_is_in_the_panel_and_is_stopped_from_its_card(screen,
     expect(page.locator(".jp-edt-row", has_text="digits-lr-")).to_have_count(0)
     expect(page.locator(".Toastify__toast")).to_have_count(0)
     assert not [url for url in asked if "/edt/api/jobs/digits-lr-" in url], "no trial is asked for on its own"
+
+
+def test_it_is_started_from_the_train_form(screen, server, tmp_path):
+    (server.root / "widths").mkdir()
+    (server.root / "widths/train.py").write_text(SCRIPT)
+    enough = tmp_path / "enough"
+    page = screen.open()
+    screen.run("edt:train")
+    form = page.locator("form[aria-label=Train]")
+    page.get_by_role("tab", name="Search").click()
+    form.get_by_label("What to train").fill("widths")
+    form.get_by_label("Arguments").fill(f"{{lr}} '{enough}'")
+    form.get_by_label("Hyper-parameters").fill("lr=log(1,0)")
+    expect(form.get_by_text("its range begins at 1 and ends before that")).to_be_visible()
+    form.get_by_label("Hyper-parameters").fill("lr=log(1e-3,1)")
+    form.get_by_label("Metric").fill("test_loss")
+    form.get_by_label("Trials").fill("9")
+    form.get_by_label("Epochs", exact=True).fill("9")
+    form.get_by_label("Compare first after").fill("1")
+    expect(page.get_by_label("Preview")).to_contain_text("9 trials, 21 epochs instead of 81. It would start at once")
+    screen.shot("search-form")
+    page.get_by_role("button", name="Start the Search").click()
+    expect(page.locator(".jp-edt-search-page")).to_contain_text("of 9 trials")
+    found = server.client().search_named("widths")
+    assert (found.view.spec.metric, found.view.spec.min_epochs) == ("test_loss", 1)
+    enough.touch()
+    found.stop()
+    found.delete()

@@ -18,9 +18,17 @@ from msgspec import Meta
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.fields import did_you_mean, near
 from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.job import SUBMITTABLE, JobPatch, JobSpec, Seconds, parse_submission
+from edt_sdk.schemas.job import (
+    SUBMITTABLE,
+    JobPatch,
+    JobSpec,
+    Seconds,
+    check_spelling,
+    convert_change,
+    parse_submission,
+)
 from edt_sdk.schemas.search.cost import check_cost
-from edt_sdk.schemas.search.space import Choice, Integer, Parameter, Value, check_space
+from edt_sdk.schemas.search.space import Choice, Integer, Parameter, Value, check_space, parse_space
 
 MOST_TRIALS = 10_000
 MOST_GP_TRIALS = 2_000
@@ -398,6 +406,20 @@ def filled(words: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
         return str(values.get(found[1], found[0])) if found[1] else found[0][1:-1]
 
     return tuple(_PLACE.sub(value, word) for word in words)
+
+
+def search_of(job: JobSpec, settings: Mapping[str, Any]) -> SearchSpec:
+    """Return the checked search with these settings whose trials are such jobs. Its `space` may be a text.
+
+    Raises:
+        InvalidRequest, Unprocessable: a setting cannot be used. The error names it.
+    """
+    if "job" in settings:
+        raise InvalidRequest("job is not among these settings.", hint="Its own fields say what it is.", field="job")
+    check_spelling(settings, SearchSpec)
+    space = settings.get("space", {})
+    fields = {**settings, "job": job, "space": parse_space(space) if isinstance(space, str) else space}
+    return convert_change(fields, SearchSpec, InvalidRequest).check()
 
 
 def parse_search(data: bytes | str) -> SearchSpec:

@@ -29,8 +29,11 @@ from edt_sdk.packing.upload import Multipart
 from edt_sdk.schemas.errors import InvalidRequest, TooLarge
 from edt_sdk.schemas.forecast import Forecast, OfJob, PackedFile, Picked, Preview
 from edt_sdk.schemas.job import JobSpec, JobView, parse_spec
+from edt_sdk.schemas.search.spec import SearchSpec, search_of
+from edt_sdk.schemas.search.views import SearchPreview, SearchView
 from edt_server.jobs import Stored, gone
 
+S = TypeVar("S", JobSpec, SearchSpec)
 T = TypeVar("T")
 _PACKED = ("main", "code_dir")
 
@@ -160,24 +163,28 @@ class _PreviewsHandler(PickingHandler, path="/previews", resource="edt:jobs"):
     async def post(self) -> None:
         """Return the files with their sizes, and the forecast. Nothing is submitted."""
         request = self.request_made()
+        notes: tuple[str, ...] = ()
         if isinstance(request.source, OfJob):
             found, spec = await self.again(request.source.job, request)
             files = await asyncio.to_thread(found.files)
-            self.reply(_preview(spec, files, (), await self.service.forecast(self.user, spec)))
-            return
-        collected, spec = await self.picked(request.source, request)
-        files = tuple(PackedFile(name=file.name, size=file.size) for file in collected.listed)
-        self.reply(_preview(spec, files, collected.notes, await self._forecast(spec)))
+        else:
+            collected, spec = await self.picked(request.source, request)
+            files = tuple(PackedFile(name=file.name, size=file.size) for file in collected.listed)
+            notes = collected.notes
+        if request.search is None:
+            forecast = await self._asked("forecasts", spec, Forecast, self.service.forecast)
+        else:
+            search = search_of(spec, request.search)
+            outlook = await self._asked("searches/preview", search, SearchPreview, self.service.searches.preview)
+            forecast = msgspec.structs.replace(outlook.forecast, text=f"{outlook.text} {outlook.forecast.text}")
+            notes = (*notes, *outlook.notes)
+        self.reply(_preview(spec, files, notes, forecast))
 
-    async def _forecast(self, spec: JobSpec) -> Forecast:
-        async def here() -> Forecast:
-            return await self.service.forecast(self.user, spec)
+    async def _asked(self, path: str, spec: S, cls: type[T], here: Callable[[str, S], Awaitable[T]]) -> T:
+        async def there(peer: Peer) -> T:
+            return msgspec.json.decode(await post_json(peer, path, msgspec.json.encode(spec)), type=cls)
 
-        async def there(peer: Peer) -> Forecast:
-            said = await post_json(peer, "forecasts", msgspec.json.encode(spec))
-            return msgspec.json.decode(said, type=Forecast)
-
-        return await self.where_jobs_run(here, there)
+        return await self.where_jobs_run(lambda: here(self.user, spec), there)
 
 
 def _preview(spec: JobSpec, files: tuple[PackedFile, ...], notes: tuple[str, ...], forecast: Forecast) -> Preview:
@@ -190,6 +197,8 @@ class _SubmissionsHandler(PickingHandler, path="/submissions", resource="edt:job
     async def post(self) -> None:
         """Pack and submit. Returns the job."""
         request = self.request_made()
+        if request.search is not None:
+            raise InvalidRequest("A job is no search.", hint="Post it to searches/submissions.", field="search")
         if isinstance(request.source, OfJob):
             view = await self._again(request.source.job, request)
         else:
@@ -213,3 +222,24 @@ class _SubmissionsHandler(PickingHandler, path="/submissions", resource="edt:job
             return await self.service.submit(self.user, spec, package)
 
         return await self.packed(collected.files, "jobs", msgspec.json.encode(spec), JobView, submitted)
+
+
+class _SearchSubmissionsHandler(PickingHandler, path="/searches/submissions", resource="edt:searches"):
+    async def post(self) -> None:
+        """Pack, and start a search whose trials are made of it. Returns the search."""
+        request, start = self.request_made(), self.service.searches.start
+        if request.search is None:
+            raise InvalidRequest("A search needs its settings.", hint="Give space, metric and trials.", field="search")
+        if isinstance(request.source, OfJob):
+            found, spec = await self.again(request.source.job, request)
+            search, weights = search_of(spec, request.search), found.weights(spec)
+            view = await start(self.user, search, found.package, training=found.training, weights=weights)
+        else:
+            collected, spec = await self.picked(request.source, request)
+            search = search_of(spec, request.search)
+            sent = msgspec.json.encode(search)
+            view = await self.packed(
+                collected.files, "searches", sent, SearchView, lambda package: start(self.user, search, package)
+            )
+        self.set_header("Location", url_path_join(self.base_url, "edt/api/searches", view.id))
+        self.reply(view, 201)

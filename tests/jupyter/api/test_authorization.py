@@ -39,6 +39,7 @@ DECLARED = {
     ("GET", "/interpreters"): ("read", "edt:jobs"),
     ("POST", "/previews"): ("read", "edt:jobs"),
     ("POST", "/submissions"): ("write", "edt:jobs"),
+    ("POST", "/searches/submissions"): ("write", "edt:searches"),
     ("GET", "/jobs/{id}/curve"): ("read", "edt:jobs"),
     ("GET", "/jobs/{id}/pictures/{picture}"): ("read", "edt:jobs"),
     ("GET", "/searches"): ("read", "edt:searches"),

@@ -215,3 +215,51 @@ async def test_a_forecast_of_a_specification(call):
         "slots": 2,
     }
     assert (await call("POST", "forecasts", body={"name": "x", "main": "t.py", "max_workers": 0})).status == 422
+
+
+SEARCH = {"space": "lr=0.1|0.2|0.3", "metric": "loss", "algorithm": "grid", "epochs": 2}
+
+
+class TestSearch:
+    async def test_is_previewed_and_started_of_a_folder_and_of_a_job(self, call, files):
+        body = {"source": "work/digits", "spec": {"max_workers": 2, "args": ["{lr}"]}, "search": SEARCH}
+        seen = await call("POST", "previews", body=body)
+        assert seen.status == 200, seen.json
+        assert names(seen) == ["digits.ipynb", "helper.py", "train.py"]
+        assert seen.json["forecast"]["text"].startswith("3 trials, 6 epochs. ")
+        started = await call("POST", "searches/submissions", body=body)
+        assert started.status == 201, started.json
+        assert (started.json["spec"]["trials"], started.json["spec"]["job"]["name"]) == (3, "digits")
+        search = started.json["id"]
+        assert (await call("GET", f"searches/{search}")).json["spec"]["space"]["lr"]["values"] == [0.1, 0.2, 0.3]
+        assert (await call("POST", f"searches/{search}/stop")).status == 202
+        job = (await call("POST", "submissions", body={"source": "work/digits", "spec": {"max_workers": 1}})).json["id"]
+        other = {"source": {"job": job}, "spec": {"name": "other"}, "search": SEARCH}
+        assert (await call("POST", "previews", body=other)).json["forecast"]["text"].startswith("3 trials, 6 epochs. ")
+        again = await call("POST", "searches/submissions", body=other)
+        assert (again.status, again.json["spec"]["job"]["name"]) == (201, "other")
+
+    @pytest.mark.parametrize(
+        ("changes", "field"),
+        [
+            ({"space": "lr=log(1,0)"}, "space.lr"),
+            ({"trails": 3}, "trails"),
+            ({"space": 3}, "space"),
+            ({"metric": ""}, "metric"),
+            ({"trials": "many"}, "trials"),
+            ({"job": {}}, "job"),
+        ],
+    )
+    async def test_what_is_wrong_is_said_of_its_field_and_starts_nothing(self, call, files, changes, field):
+        body = {"source": "work/digits", "spec": {"max_workers": 1}, "search": {**SEARCH, **changes}}
+        for path in ("previews", "searches/submissions"):
+            answer = await call("POST", path, body=body)
+            assert answer.status in (400, 422)
+            assert answer.json["field"] == field
+        assert (await call("GET", "searches")).json == {"searches": []}
+
+    async def test_a_job_is_no_search_and_a_search_needs_settings(self, call, files):
+        source = {"source": "work/digits", "spec": {}}
+        for path, body in (("submissions", {**source, "search": SEARCH}), ("searches/submissions", source)):
+            answer = await call("POST", path, body=body)
+            assert (answer.status, answer.json["field"]) == (400, "search")

@@ -4,6 +4,8 @@ import { UnclosedQuote, line, words } from './words';
 
 /** The form's answers, as they were written; "" where nothing was. */
 export interface Draft {
+  /** "search" for a search whose trials are such jobs, else "job". */
+  what: string;
   /** Of a clone the id and the name of the job it is one of; "" otherwise. */
   clone_of: string;
   clone_name: string;
@@ -33,9 +35,17 @@ export interface Draft {
   kernel: string;
   /** What it runs in, a path; "" for what that kernel runs in, else the server's own, and of a clone the job's. */
   python: string;
+  /** Of a search: its hyper-parameters as a text, the metric, and numbers; "" for what the server takes. */
+  space: string;
+  metric: string;
+  trials: string;
+  epochs: string;
+  min_epochs: string;
+  parallel: string;
 }
 
 export const EMPTY: Draft = {
+  what: 'job',
   clone_of: '',
   clone_name: '',
   code: 'files',
@@ -57,15 +67,22 @@ export const EMPTY: Draft = {
   notes: '',
   tags: '',
   kernel: '',
-  python: ''
+  python: '',
+  space: '',
+  metric: 'test_accuracy',
+  trials: '27',
+  epochs: '',
+  min_epochs: '',
+  parallel: ''
 };
 
-/** The body of `POST /previews` and `POST /submissions`. */
+/** The body of `POST /previews`, `POST /submissions` and `POST /searches/submissions`. */
 export interface Picked {
   source: string | { job: string };
   main: string | null;
   tag: string | null;
   spec: Record<string, unknown>;
+  search: Record<string, unknown> | null;
 }
 
 /** A field's name and what is wrong with it. */
@@ -76,6 +93,13 @@ const WHOLE: readonly (readonly [keyof Draft, number])[] = [
   ['min_workers', 1],
   ['priority', 1],
   ['seed', 0]
+];
+/** Whole numbers of a search. */
+const OF_SEARCH: readonly (readonly [keyof Draft, number])[] = [
+  ['trials', 1],
+  ['epochs', 1],
+  ['min_epochs', 1],
+  ['parallel', 1]
 ];
 const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start', 'python', 'notes'];
 /** Of these "" says something that a job to clone may say otherwise. */
@@ -98,14 +122,18 @@ export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
   if (!ofJob(draft) && draft.source.trim() === '') {
     wrong.source = 'Say what to train: a folder, a script or a notebook.';
   }
-  for (const [name, least] of WHOLE) {
+  const whole = (name: keyof Draft, least: number, into: Record<string, unknown>): void => {
     const value = Number(draft[name]);
     if (draft[name].trim() === '' || !Number.isInteger(value) || value < least) {
       wrong[name] = `Give a whole number of at least ${least}.`;
     } else {
-      spec[name] = value;
+      into[name] = value;
     }
+  };
+  for (const [name, least] of WHOLE) {
+    whole(name, least, spec);
   }
+  const search = draft.what === 'search' ? searchOf(draft, wrong, whole) : null;
   for (const name of PLAIN) {
     if (draft[name].trim() !== '' || (ofJob(draft) && NONE.includes(name))) {
       spec[name] = draft[name].trim();
@@ -128,10 +156,32 @@ export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
   }
   const main = draft.main.trim() || null;
   if (ofJob(draft)) {
-    return { body: { source: { job: draft.clone_of }, main, tag: null, spec }, wrong };
+    return { body: { source: { job: draft.clone_of }, main, tag: null, spec, search }, wrong };
   }
   const source = draft.source.trim().replace(/^\/+|\/+$/g, '');
-  return { body: { source, main, tag: draft.tag.trim() || null, spec }, wrong };
+  return { body: { source, main, tag: draft.tag.trim() || null, spec, search }, wrong };
+}
+
+/** The settings of the search; what is missing is put into `wrong`. */
+function searchOf(
+  draft: Draft,
+  wrong: Wrong,
+  whole: (name: keyof Draft, least: number, into: Record<string, unknown>) => void
+): Record<string, unknown> {
+  // The form's seed is that of the suggested values.
+  const search: Record<string, unknown> = { space: draft.space, metric: draft.metric.trim(), seed: Number(draft.seed) };
+  if (draft.space.trim() === '') {
+    wrong.space = 'Say what is searched, such as lr=log(1e-4,1e-1) width=32|64|128.';
+  }
+  if (draft.metric.trim() === '') {
+    wrong.metric = 'Say which metric is compared, such as test_accuracy.';
+  }
+  for (const [name, least] of OF_SEARCH) {
+    if (draft[name].trim() !== '') {
+      whole(name, least, search);
+    }
+  }
+  return search;
 }
 
 /** What of a job another one like it begins with. */

@@ -83,6 +83,9 @@ export const train: JupyterFrontEndPlugin<void> = {
               keepSource(baseUrl, job.id, draft);
               void commands.execute(CommandIDs.openJob, { id: job.id, name: job.name }).then(() => page.close());
             }}
+            onSearch={({ id, spec }) =>
+              void commands.execute(CommandIDs.openSearch, { id, name: spec.job.name }).then(() => page.close())
+            }
           />
         )
       },

@@ -16,7 +16,8 @@ import { Field } from '../page/field';
 import type { InputAttributes } from '../page/field';
 import { usePolled } from '../page/polled';
 import { Failure, Loading } from '../page/standing';
-import type { IJobView } from '../views';
+import { Tabs } from '../page/tabs';
+import type { IJobView, ISearchView } from '../views';
 
 import type { IPreview } from './answers';
 import { kindOf, ofJob, request } from './draft';
@@ -33,6 +34,35 @@ const CODE_HINTS: Record<string, string> = {
   job: 'The server has kept it, whatever has become of the files since.',
   files: 'Packed anew, as it is now.'
 };
+const KINDS = [
+  {
+    key: 'job',
+    label: 'One training',
+    content: () => (
+      <p className="jp-edt-hint">
+        The job starts as soon as one slot is free, grows up to its maximum while slots are free, and goes on when you close
+        this tab, the kernel or the browser.
+      </p>
+    )
+  },
+  {
+    key: 'search',
+    label: 'Search',
+    content: () => (
+      <p className="jp-edt-hint">
+        The script trains many times with different values, and the best is found. Each trial is a job; those that fall
+        behind end early. It goes on when you close this tab, the kernel or the browser.
+      </p>
+    )
+  }
+];
+/** Of a search: field, label, hint, placeholder. */
+const NUMBERS = [
+  ['trials', 'Trials', 'How many sets of values are tried.', ''],
+  ['epochs', 'Epochs', 'Of a whole trial.', 'as the script says'],
+  ['min_epochs', 'Compare first after', 'Epochs; a third of the trials goes on each time.', 'never'],
+  ['parallel', 'At once', 'Trials that train at the same time, at most.', 'as many as get slots']
+] as const;
 const NEVER: Explained = { message: '', hint: '', field: '' };
 
 /** The names of data sets; none where there is no catalogue. */
@@ -49,6 +79,7 @@ export function TrainPage(props: {
   contents: Contents.IManager;
   onDraft: (draft: Draft) => void;
   onSubmitted: (job: IJobView, draft: Draft) => void;
+  onSearch: (search: ISearchView) => void;
 }): ReactElement {
   const { api, jobs } = useEdt();
   const [draft, setDraft] = useState(props.draft);
@@ -72,8 +103,10 @@ export function TrainPage(props: {
   };
   const told = refused.message !== '' ? refused : preview.error;
   const shown: Wrong = { ...(tried ? wrong : {}) };
+  const searches = draft.what === 'search';
   const asked = Object.keys(draft) as (keyof Draft)[];
-  const field = asked.find(name => name === told.field);
+  // A part of a field is said at the field: space.lr.
+  const field = asked.find(name => name === told.field.split('.')[0]);
   if (field !== undefined) {
     shown[field] ??= `${told.message} ${told.hint}`.trim();
   }
@@ -89,6 +122,10 @@ export function TrainPage(props: {
     }
     setBusy(true);
     try {
+      if (searches) {
+        props.onSearch(await api.request<ISearchView>('searches/submissions', {}, 'POST', body));
+        return;
+      }
       const job = await api.request<IJobView>('submissions', {}, 'POST', body);
       jobs.put(job);
       props.onSubmitted(job, draft);
@@ -131,10 +168,7 @@ export function TrainPage(props: {
   return (
     <div className="jp-edt-train">
       <h2>{draft.clone_of === '' ? 'Train' : `${props.trouble === '' ? 'Clone of' : 'Mend'} ${draft.clone_name}`}</h2>
-      <p className="jp-edt-hint">
-        The job starts as soon as one slot is free, grows up to its maximum while slots are free, and goes on when you close
-        this tab, the kernel or the browser.
-      </p>
+      <Tabs label="What to start" tabs={KINDS} chosen={draft.what} onChoose={what => change({ what })} />
       {props.trouble !== '' && (
         <p className="jp-edt-message jp-mod-wrong">
           <span aria-hidden="true">✘︎ </span>
@@ -201,6 +235,21 @@ export function TrainPage(props: {
           <Field label="Arguments" hint="As on a command line; quotes keep words together." error={shown.args}>
             {input => text('args', input, { placeholder: '--epochs 5 --lr 0.1', autoFocus: /\bargument/.test(props.trouble) })}
           </Field>
+          {searches && (
+            <>
+              <Field label="Hyper-parameters" wide hint="A range or choices for each. In the arguments {lr} is the trial's value of lr." error={shown.space}>
+                {input => text('space', input, { placeholder: 'lr=log(1e-4,1e-1) width=32|64|128 depth=integer(1,6)' })}
+              </Field>
+              <Field label="Metric" hint="What is compared; a loss is minimized, an accuracy maximized." error={shown.metric}>
+                {input => text('metric', input)}
+              </Field>
+              {NUMBERS.map(([name, label, hint, placeholder]) => (
+                <Field key={name} label={label} hint={hint} error={shown[name]}>
+                  {input => text(name, input, { type: 'number', min: 1, placeholder })}
+                </Field>
+              ))}
+            </>
+          )}
           <Field label="Data set" hint="Your script finds its folder in DATA_DIR." error={shown.dataset}>
             {input =>
               choice(
@@ -297,7 +346,7 @@ export function TrainPage(props: {
           </details>
           <div className="jp-edt-form-end">
             <button type="submit" className="jp-edt-button jp-mod-accept" disabled={busy}>
-              {busy ? 'Submitting …' : 'Submit'}
+              {busy ? 'Submitting …' : searches ? 'Start the Search' : 'Submit'}
             </button>
           </div>
           {elsewhere && <Failure error={told.error} />}
