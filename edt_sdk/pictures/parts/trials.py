@@ -12,7 +12,7 @@ from edt_sdk.pictures.parts.paper import moved, tag, told
 from edt_sdk.pictures.parts.scales import bounded
 
 MOST_DOTS = 2000
-_MOST_TOLD = 400
+MOST_TOLD = 400
 _FAR = 3.0  # times the middle half of all values; what lies beyond is drawn at the edge
 # What became of a trial, with the words of the legend. What must not be overlooked is drawn last, over the others.
 FATES = {
@@ -96,5 +96,5 @@ def drawn(placed: Sequence[tuple[TrialDot, float, float]], ink: Ink) -> list[str
     parts = []
     for dot, x, y in sorted(placed, key=lambda each: order.index(each[0].fate)):
         shape = moved(shapes[dot.fate], x, y)
-        parts.append(told(shape, dot.text) if len(placed) <= _MOST_TOLD else shape)
+        parts.append(told(shape, dot.text) if len(placed) <= MOST_TOLD else shape)
     return parts

@@ -10,6 +10,7 @@ from edt_sdk.pictures.curves import Loss
 from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed, draw_efficiency
 from edt_sdk.pictures.history import ValueHistory, draw_history
 from edt_sdk.pictures.losses import Losses, draw_losses
+from edt_sdk.pictures.parallel import ParallelTrials, ValueAxis, draw_parallel
 from edt_sdk.pictures.parts.look import job_colour
 from edt_sdk.pictures.parts.marks import Mark
 from edt_sdk.pictures.parts.trials import FATES, TrialDot
@@ -43,6 +44,28 @@ def rungs() -> RungChart:
     last = (dot(order[0], 0.08, "held", 9), dot(order[1], 0.11, "running", 4))
     rows = (RungRow(0, 1, 27, 27, 9, first), RungRow(0, 3, 9, 9, 3, second), RungRow(0, 9, 3, 1, 0, last))
     return RungChart("digits-lr", "test_loss", False, rows)
+
+
+def parallel() -> ParallelTrials:
+    """27 trials over a range of each kind; those that trained three epochs stand above the others."""
+    axes = (
+        ValueAxis("lr", 1e-4, 0.1, log=True),
+        ValueAxis("dropout", 0, 0.5),
+        ValueAxis("width", choices=("32", "64", "128")),
+        ValueAxis("optimizer", choices=("adam", "sgd with momentum")),
+    )
+    lines = tuple(
+        (each, (1e-4 * 1000 ** (at * 5 % 27 / 27), at * 11 % 27 / 54, at % 3, at // 4 % 2))
+        for at, each in enumerate(history().dots)
+    )
+    return ParallelTrials("digits-lr", "test_accuracy", True, axes, lines)
+
+
+def many_axes() -> ParallelTrials:
+    """More hyper-parameters than there is room for, and one that has a single value."""
+    axes = (ValueAxis(LONG, 3, 3), *(ValueAxis(f"p{at}", -1e9, 1e9) for at in range(20)))
+    lines = tuple((dot(at, at / 7, "held", 1), (3, *(1e8 * (at - 5) for _ in range(20)))) for at in range(9))
+    return ParallelTrials(LONG, LONG, False, axes, lines)
 
 
 def brackets() -> RungChart:
@@ -229,6 +252,9 @@ PICTURES = {
     "history": lambda look: draw_history(history(), look),
     "history-time": lambda look: draw_history(history("time"), look),
     "history-none": lambda look: draw_history(ValueHistory("digits-lr", "test_loss", False, ()), look),
+    "parallel": lambda look: draw_parallel(parallel(), look),
+    "parallel-many": lambda look: draw_parallel(many_axes(), look),
+    "parallel-none": lambda look: draw_parallel(ParallelTrials("digits-lr", "test_loss", False, (), ()), look),
     "rungs": lambda look: draw_rungs(rungs(), look),
     "rungs-many": lambda look: draw_rungs(brackets(), look),
     "rungs-none": lambda look: draw_rungs(RungChart("digits-lr", "test_loss", False, ()), look),

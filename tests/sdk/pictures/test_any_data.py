@@ -16,6 +16,7 @@ from edt_sdk.pictures.curves import Loss
 from edt_sdk.pictures.efficiency import Efficiency, MeasuredSpeed, draw_efficiency
 from edt_sdk.pictures.history import AXES, ValueHistory, draw_history
 from edt_sdk.pictures.losses import Losses, draw_losses
+from edt_sdk.pictures.parallel import ParallelTrials, ValueAxis, draw_parallel
 from edt_sdk.pictures.parts.card_pictures import curve, progress_bar
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.marks import KINDS, Mark
@@ -75,6 +76,17 @@ def test_history(data, look):
 @given(st.builds(RungChart, names, names, st.booleans(), st.lists(rows, max_size=6).map(tuple)), looks)
 def test_rungs(data, look):
     check(draw_rungs(data, look), look.width)
+
+
+axes = st.builds(ValueAxis, names, near, near, st.booleans(), st.lists(names, max_size=4).map(tuple))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(axes, max_size=9).map(tuple), trials, st.booleans(), st.data(), looks)
+def test_parallel(given_axes, dots, maximize, data, look):
+    places = st.tuples(*(near for _ in given_axes))
+    lines = tuple((dot, data.draw(places)) for dot in dots)
+    check(draw_parallel(ParallelTrials("s", "m", maximize, given_axes, lines), look), look.width)
 
 
 def test_of_many_trials_the_extremes_are_drawn():
