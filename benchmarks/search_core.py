@@ -59,9 +59,9 @@ def times_of(algorithm: str, settings: dict[str, int]) -> list[float]:
             trial = rng.choice(running)
             apply(Reported(trial.number, trial.budget, {"loss": fraction(trial.number, trial.budget)}))
         if len(running) < AT_ONCE:
-            for number in [number for ask in core.asks() for number in ask.numbers]:
-                values = {name: each.between(fraction(name, number)) for name, each in SPACE.items()}
-                apply(Answered(number, values))
+            for ask in core.asks():
+                points = ({name: each.between(fraction(name, n)) for name, each in SPACE.items()} for n in ask.numbers)
+                apply(Answered(ask.numbers[0], tuple(points)))
     return sorted(times)
 
 

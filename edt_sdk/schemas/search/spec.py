@@ -40,7 +40,7 @@ MOST_COMPARISONS = 1000
 LONGEST_METRIC = 200
 _COUNTLESS = 10**9
 SAMPLERS = ("random", "qmc", "tpe", "gp", "cmaes", "nsga2")
-# Their suggestions do not depend on what earlier trials reported.
+# Their suggestions follow from seed and number, and no history is needed.
 BLIND = ("random", "qmc")
 _SEARCH_NAME = re.compile(r"[\w.-]{1,120}\Z")
 # The first alternative is {{name}}, which stands for the braces themselves and has no group.

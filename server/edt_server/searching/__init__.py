@@ -1,4 +1,4 @@
-"""Own the decisions of a search for hyper-parameters: `SearchCore.apply(event) → instructions and entries for its log`.
+"""Own the decisions of a search for hyper-parameters: `SearchCore.apply(event) → changed trials, entries for its log`.
 
 Never: a clock, I/O, a thread, a sampler, or randomness outside a preview. Equal searches decide equally,
 whatever the order of arrival.
@@ -7,6 +7,6 @@ Read first: `core.py` (the state machine), then `rungs.py` and `lanes.py` (the t
 """
 
 from edt_server.searching.book import Trial
-from edt_server.searching.instructions import PastTrial
+from edt_server.searching.past import AskValues, PastTrial
 
-__all__ = ["PastTrial", "Trial", "core", "events", "instructions", "preview", "replay"]
+__all__ = ["AskValues", "PastTrial", "Trial", "core", "events", "preview", "replay"]

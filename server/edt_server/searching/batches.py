@@ -8,7 +8,7 @@ results of all batches before. `trials` counts runs; for halving it counts those
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.search.spec import brackets
@@ -57,8 +57,7 @@ class Batches:
                 text = f"repeats trial {repeated} with more epochs"
                 ready.append(self._book.add(number, self._book.trials[repeated].values, text))
                 ready[-1].parent = repeated
-        for trial in ready:
-            self.answered(trial)
+        self.answered(ready)
 
     def _refill(self) -> bool:
         """Queue the next rung of the bracket, or the next bracket. False when there is none."""
@@ -78,20 +77,23 @@ class Batches:
         self._waiting.extend((0, None) for _ in range(trials))
         return bool(trials)
 
-    def answered(self, trial: Trial) -> None:
-        """Let a run begin that has its values now."""
-        rung, resource = self._made[trial.number][0], self._book.spec.resource
-        if resource:
-            trial.values = trial.values | {resource: self._budgets[rung]}
-        trial.bracket = self._bracket
-        self._rung.append(trial.number)
-        self._book.open(trial, rung, 0 if resource else self._budgets[rung])
+    def answered(self, trials: Iterable[Trial]) -> None:
+        """Let runs begin that have their values now."""
+        resource = self._book.spec.resource
+        for trial in trials:
+            rung = self._made[trial.number][0]
+            if resource:
+                trial.values = trial.values | {resource: self._budgets[rung]}
+            trial.bracket = self._bracket
+            self._rung.append(trial.number)
+            self._book.open(trial, rung, 0 if resource else self._budgets[rung])
 
-    def exhausted(self, number: int) -> None:
+    def exhausted(self) -> None:
         """End with the runs that there are."""
-        for each in [asked for asked in self._book.asked if asked >= number]:
-            del self._book.asked[each], self._made[each]
-            self._busy.discard(each)
+        self._book.questions.clear()
+        for each in [number for number in self._batch if number not in self._book.trials]:
+            del self._made[each]
+            self._busy.remove(each)
             self._batch.remove(each)
         self._book.wanted = len(self._made)
         self._waiting.clear()

@@ -10,7 +10,7 @@ import hashlib
 import math
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ import msgspec
 from edt_sdk.schemas.search.space import Value, on_grid, rounded
 from edt_sdk.schemas.search.spec import SearchSpec
 from edt_sdk.schemas.search.views import Decision, RungView, TrialState
-from edt_server.searching.instructions import AskValues, Instruction, MoveTrial, PastTrial, Promote, Run
+from edt_server.searching.past import AskValues, PastTrial
 
 MOST_ASKED = 256
 # What is no part of a decision, or may change while the search runs.
@@ -36,6 +36,8 @@ class Trial:
         due: open trials with a lower one are more urgent.
         reports: epochs → the metric that is compared, None where it is NaN or infinite.
         taken: epochs of its newest report, with that metric or without.
+        compared: epochs after which it was compared last, 1 for the end of its job, 0 before its first comparison.
+        score: the value that it had then.
     """
 
     number: int
@@ -47,6 +49,8 @@ class Trial:
     state: TrialState = TrialState.WAITING
     reports: dict[int, float | None] = field(default_factory=dict)
     taken: int = 0
+    compared: int = 0
+    score: float | None = None
     message: str = ""
     parent: int | None = None
 
@@ -69,15 +73,15 @@ class Book:
         self.wanted = spec.trials
         self.trials: dict[int, Trial] = {}
         self.guesses = deque(spec.point(each) for each in spec.points)
-        self.asked: dict[int, int] = {}  # number → how much of the history its answer may see
+        self.questions: list[AskValues] = []  # those without an answer
+        self._asked_upto = 0
         self.history: list[tuple[int, int, TrialState]] = []
         self.metrics: set[str] = set()
         self.best: int | None = None
-        self.instructions: list[Instruction] = []
+        self.changed: list[int] = []
         self.decisions: list[Decision] = []
         self.seq = 0
         self._event: dict[str, Any] | None = None
-        self._best: tuple[int, Key] | None = None
         self._open: list[tuple[float, int]] = []
         self._rungs: dict[tuple[int, int], list[int]] = {}  # (bracket, rung) → budget, trials, reported, promoted
         fields = {name: getattr(spec, name) for name in spec.__struct_fields__ if name not in _NOT_DECISIVE}
@@ -85,10 +89,12 @@ class Book:
 
     # --- one event ----------------------------------------------------------------------------------------------------
 
-    def begin_event(self, data: dict[str, Any] | None) -> None:
-        """Forget the last event's instructions. `data` goes into the first entry of the log; None takes a number."""
-        self.instructions, self.decisions, self._event = [], [], data
-        self.seq += data is None
+    def begin_event(self, event: msgspec.Struct | None) -> None:
+        """Forget what the last event led to. This one goes into the first entry of the log; None takes a number."""
+        # As it is read from a row, where a tuple is a list.
+        data = None if event is None else msgspec.json.decode(msgspec.json.encode(event))
+        self.changed, self.decisions, self._event = [], [], data
+        self.seq += event is None
 
     def log(self, kind: str, text: str, trial: Trial | None = None, inputs: str = "", outside: bool = False) -> None:
         """Write an entry of the log."""
@@ -110,6 +116,16 @@ class Book:
             return 2, 0.0, trial.number
         value = self.compared(trial)
         return (1, 0.0, trial.number) if value is None else (0, self.signed(value), trial.number)
+
+    def standing(self, trial: Trial) -> tuple[bool, int, float, int]:
+        """Return by what trials are listed, the best first: those compared after the most epochs, then by value.
+
+        Values after different numbers of epochs cannot be compared. What a trial reports after its last comparison
+        counts at the next one. Failed trials and those without a value come last.
+        """
+        value = trial.score if trial.compared else self.value(trial.reports)
+        lost = value is None or trial.state is TrialState.FAILED
+        return lost, -trial.compared, self.signed(value), trial.number
 
     def signed(self, value: float | None) -> float:
         """Return a value as less is better, to 12 digits; infinite for none."""
@@ -163,8 +179,9 @@ class Book:
                 unknown.append(number)
             else:
                 known.append(self.add(number, values, f"tries {shown(values)}, as it was given"))
-        self.asked |= dict.fromkeys(unknown, upto)
-        self.instructions += questions(unknown, upto)
+        for at in range(0, len(unknown), MOST_ASKED):
+            self.questions.append(AskValues(tuple(unknown[at : at + MOST_ASKED]), upto, self._asked_upto))
+            self._asked_upto = upto
         return known
 
     def _given(self, number: int) -> dict[str, Value] | None:
@@ -172,28 +189,33 @@ class Book:
             return self.guesses.popleft()
         return on_grid(self.spec.space, number) if self.spec.algorithm == "grid" else None
 
-    def answer(self, number: int, values: dict[str, Value]) -> Trial:
-        """Add a trial that was asked for."""
-        upto = self.asked.pop(number)
-        seen = self._seals[upto][1]
-        by = self.spec.sampler or self.spec.algorithm
-        text = f"tries {shown(values)}: {by} suggested it" + (f" after {seen} reports" if seen else "")
-        return self.add(number, values, text, self.seal("suggest", number, upto=upto), "suggest")
+    def asked(self, number: int) -> AskValues | None:
+        """Return the open question that begins with this trial, None where there is none."""
+        return next((each for each in self.questions if each.numbers[0] == number), None)
+
+    def answer(self, question: AskValues, values: Iterable[dict[str, Value]]) -> list[Trial]:
+        """Add the first trials of an open question, as many as there are values."""
+        self.questions.remove(question)
+        upto, seen = question.upto, self._seals[question.upto][1]
+        how = f"{self.spec.sampler or self.spec.algorithm} suggested it" + (f" after {seen} reports" if seen else "")
+        return [
+            self.add(number, each, f"tries {shown(each)}: {how}", self.seal("suggest", number, upto=upto), "suggest")
+            for number, each in zip(question.numbers, values, strict=False)
+        ]
 
     def add(self, number: int, values: dict[str, Value], text: str, inputs: str = "", kind: str = "start") -> Trial:
         """Add a trial that does not run yet."""
-        trial = self.trials[number] = Trial(number, values)
-        trial.state = TrialState.HELD
+        trial = self.trials[number] = Trial(number, values, state=TrialState.HELD)
+        self.changed.append(number)
         self.log(kind, f"trial {number} {text}", trial, inputs)
         return trial
 
     def open(self, trial: Trial, rung: int, budget: int, due: float = 0.0) -> None:
         """Let a trial train up to `budget`. Those with the lowest `due` run first."""
-        first = not trial.reports
         trial.state, trial.rung, trial.budget, trial.due = TrialState.WAITING, rung, budget, due
         insort(self._open, (due, trial.number))
         self._rungs.setdefault((trial.bracket, rung), [budget, 0, 0, 0])[1] += 1
-        self.instructions.append((Run if first else Promote)(trial.number, rung, budget))
+        self.changed.append(trial.number)
 
     def promote(self, trial: Trial, budget: int, why: str, inputs: str, due: float = 0.0) -> None:
         """Let a held trial train on."""
@@ -206,17 +228,22 @@ class Book:
         del self._open[bisect_left(self._open, (trial.due, trial.number))]
         self._rungs[trial.bracket, trial.rung][2] += 1
         self.move(trial, state, message)
-        value = self.value(trial.reports)
-        if value is not None and state is not TrialState.FAILED:
-            # With more epochs first: values after different numbers of epochs cannot be compared.
-            found = (-trial.budget, (0, self.signed(value), trial.number))
-            if self._best is None or found <= self._best:
-                self._best, self.best = found, trial.number
+        if state is not TrialState.FAILED:
+            # With `resource` a run compares with those that had as much of it.
+            resource = trial.values.get(self.spec.resource)
+            trial.compared = trial.budget or (resource if isinstance(resource, int) else 1)
+            trial.score = self.value(trial.reports)
+        if self.best is None:
+            rivals = [trial]
+        else:  # which may itself have failed now, or have no value any more
+            rivals = [*self.trials.values()] if self.best == trial.number else [trial, self.trials[self.best]]
+        best = min(rivals, key=self.standing)
+        self.best = best.number if best.compared and not self.standing(best)[0] else None
 
     def move(self, trial: Trial, state: TrialState, message: str = "") -> None:
         """Give a trial a state."""
         trial.state, trial.message = state, message
-        self.instructions.append(MoveTrial(trial.number, state, message))
+        self.changed.append(trial.number)
 
     def prune(self, trial: Trial, why: str, inputs: str) -> None:
         """End a held trial."""
@@ -232,11 +259,6 @@ class Book:
         seen = [] if running else sorted((at, value) for at, value in trial.reports.items() if at <= upto or not upto)
         fact = repr((trial.number, upto, state.value, seen)).encode()
         self._seals.append((_hash(seal.encode(), fact), reports + (not running)))
-
-
-def questions(numbers: Sequence[int], upto: int) -> list[AskValues]:
-    """Return questions for the values of these trials, none of them long."""
-    return [AskValues(tuple(numbers[at : at + MOST_ASKED]), upto) for at in range(0, len(numbers), MOST_ASKED)]
 
 
 def shown(values: Mapping[str, Value]) -> str:

@@ -18,10 +18,10 @@ from edt_sdk.schemas.search.spec import ALGORITHMS, SearchSpec
 from edt_sdk.schemas.search.views import Decision, RungView, SearchState, TrialState
 from edt_server.searching import events
 from edt_server.searching.batches import Batches
-from edt_server.searching.book import Book, Trial, epochs, questions, shown
+from edt_server.searching.book import Book, Trial, epochs, shown
 from edt_server.searching.events import SearchEvent
-from edt_server.searching.instructions import AskValues, Instruction, MoveSearch, PastTrial
 from edt_server.searching.lanes import Lanes
+from edt_server.searching.past import AskValues, PastTrial
 from edt_server.searching.rungs import Rungs, budgets
 
 Strategy = Rungs | Batches | Lanes
@@ -35,10 +35,11 @@ class Step:
 
     Attributes:
         seq: the report's place in the log. 0 for another event, and for a report that changes nothing.
+        changed: the numbers of the trials that are another way now, in the order of the changes.
     """
 
     seq: int
-    instructions: tuple[Instruction, ...]
+    changed: tuple[int, ...]
     decisions: tuple[Decision, ...]
 
 
@@ -60,10 +61,7 @@ class SearchCore:
 
     def asks(self) -> tuple[AskValues, ...]:
         """Return the questions that the suggester has not answered. Empty while the search does not run."""
-        by_history: dict[int, list[int]] = {}
-        for number, upto in self._book.asked.items() if self.state is SearchState.RUNNING else ():
-            by_history.setdefault(upto, []).append(number)
-        return tuple(each for upto, numbers in by_history.items() for each in questions(numbers, upto))
+        return tuple(self._book.questions) if self.state is SearchState.RUNNING else ()
 
     def runnable(self, most: int) -> list[Trial]:
         """Return the trials that may train now, the most urgent first. Empty while the search does not run."""
@@ -87,6 +85,10 @@ class SearchCore:
         """Return the value of a trial so far."""
         return self._book.value(trial.reports)
 
+    def standing(self, trial: Trial) -> tuple[bool, int, float, int]:
+        """Return by what trials are listed, the best first."""
+        return self._book.standing(trial)
+
     def rungs(self) -> tuple[RungView, ...]:
         """Return how far the trials are."""
         return self._book.rungs()
@@ -105,19 +107,15 @@ class SearchCore:
         self._check(event)
         # What may be refused is looked at before anything changes.
         if isinstance(event, events.Answered):
-            event = events.Answered(event.number, self.spec.point(event.values))
+            event = msgspec.structs.replace(event, values=tuple(map(self.spec.point, event.values)))
         elif isinstance(event, events.PointsAdded):
             event = events.PointsAdded(tuple(map(self.spec.point, event.points)))
         elif isinstance(event, events.TrialsRaised):
             msgspec.structs.replace(self.spec, trials=event.trials).check()
-        self._book.begin_event(msgspec.to_builtins(event))
+        self._book.begin_event(event)
         match event:
-            case events.Answered(number=number, values=values):
-                self._strategy.answered(self._book.answer(number, values))
-            case events.Exhausted(number=number):
-                self._book.log("exhausted", f"there are no values for trial {number}: no more trials start")
-                assert isinstance(self._strategy, Batches)
-                self._strategy.exhausted(number)
+            case events.Answered():
+                self._answered(event)
             case events.PointsAdded(points=points):
                 self._book.guesses.extend(points)
                 given = "; ".join(map(shown, points[:3])) + ("; …" if len(points) > 3 else "")
@@ -148,17 +146,18 @@ class SearchCore:
         match event:
             case events.SearchStarted():
                 refused = self.state is not _CREATED
-            case events.Answered(number=number):
-                refused = number not in self._book.asked
-            case events.Exhausted(number=number):
-                refused = number not in self._book.asked or not isinstance(self._strategy, Batches)
+            case events.Answered(number=number, values=values):
+                question = self._book.asked(number)
+                missing = 0 if question is None else len(question.numbers) - len(values)
+                refused = question is None or missing < 0 or (missing > 0 and not isinstance(self._strategy, Batches))
             case events.SearchPaused():
                 refused = self.state is not SearchState.RUNNING
             case events.SearchResumed():
                 refused = self.state in (_CREATED, SearchState.RUNNING, SearchState.FAILED) or self._strategy.done
             case events.PointsAdded(points=points):
                 refused = self.state.final or not (free or self.state is _CREATED)
-                new = self._book.wanted - len(self._book.trials) - len(self._book.asked) - len(self._book.guesses)
+                asked = sum(len(question.numbers) for question in self._book.questions)
+                new = self._book.wanted - len(self._book.trials) - asked - len(self._book.guesses)
                 refused = refused or self.spec.algorithm in ("grid", "list") or len(points) > new
             case events.TrialsRaised(trials=trials):
                 refused = self.state.final or trials <= self._book.wanted or self.spec.algorithm in ("grid", "list")
@@ -185,6 +184,21 @@ class SearchCore:
                 raise
         self._book.log("trials", text, outside=self.state is not _CREATED)
 
+    def _answered(self, event: events.Answered) -> None:
+        question = self._book.asked(event.number)
+        assert question is not None
+        if event.note:
+            self._book.log("note", event.note)
+        found = self._book.answer(question, event.values)
+        if len(found) == len(question.numbers):
+            self._strategy.answered(found)
+            return
+        number = question.numbers[len(found)]
+        self._book.log("exhausted", f"there are no values for trial {number}: no more trials start")
+        assert isinstance(self._strategy, Batches)
+        self._strategy.answered(found)
+        self._strategy.exhausted()
+
     # --- a trial ------------------------------------------------------------------------------------------------------
 
     def _trained(self, event: events.Reported | events.TrialEnded | events.TrialFailed) -> Step:
@@ -193,7 +207,7 @@ class SearchCore:
             raise Conflict(f"There is no trial {event.number}.")
         if isinstance(event, events.Reported):
             return self._report(trial, event)
-        self._book.begin_event(msgspec.to_builtins(event))
+        self._book.begin_event(event)
         whole = trial.budget in (0, self.spec.epochs)
         if trial.open and isinstance(event, events.TrialFailed):
             self._fail(trial, event.message, outside=event.outside)
@@ -211,7 +225,7 @@ class SearchCore:
         metrics = {name: x if x is not None and math.isfinite(x) else None for name, x in event.metrics.items()}
         value = metrics.get(self.spec.metric)
         if budget in trial.reports:
-            self._book.begin_event(msgspec.to_builtins(events.Reported(trial.number, budget, metrics)))
+            self._book.begin_event(events.Reported(trial.number, budget, metrics))
             if trial.reports[budget] != value:
                 before = f"{trial.reports[budget]} before, which counts"
                 text = f"trial {trial.number} is not reproducible: after {epochs(budget)} {value}, and {before}"
@@ -258,12 +272,11 @@ class SearchCore:
     ) -> None:
         self.state, self.message = state, message
         self._book.log(kind, f"{text}: {message}" if message else text, outside=outside)
-        self._book.instructions.append(MoveSearch(state, message))
 
     def _end(self, seq: int = 0) -> Step:
         if self._strategy.done and self.state in (SearchState.RUNNING, SearchState.PAUSED, SearchState.STOPPED):
             self._finish()
-        return Step(seq, tuple(self._book.instructions), tuple(self._book.decisions))
+        return Step(seq, tuple(self._book.changed), tuple(self._book.decisions))
 
     def _finish(self) -> None:
         for trial in self._book.trials.values():

@@ -11,17 +11,17 @@ class SearchStarted(msgspec.Struct, frozen=True, tag=True):
     """The search has started."""
 
 
-class Answered(msgspec.Struct, frozen=True, tag=True):
-    """The suggester gave a trial its values."""
+class Answered(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The suggester has answered the question that begins with trial `number`.
+
+    Attributes:
+        values: those of its trials, in their order. Fewer than were asked for mean that a plug-in has no more.
+        note: a sentence for the user, "" for none.
+    """
 
     number: int
-    values: dict[str, Value]
-
-
-class Exhausted(msgspec.Struct, frozen=True, tag=True):
-    """A plug-in has no values for this trial, nor for any after it."""
-
-    number: int
+    values: tuple[dict[str, Value], ...]
+    note: str = ""
 
 
 class Reported(msgspec.Struct, frozen=True, tag=True):
@@ -84,7 +84,6 @@ class TrialsRaised(msgspec.Struct, frozen=True, tag=True):
 SearchEvent = (
     SearchStarted
     | Answered
-    | Exhausted
     | Reported
     | TrialEnded
     | TrialFailed

@@ -15,6 +15,7 @@ import heapq
 import math
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Iterable
 
 from edt_sdk.schemas.search.cost import cost_of
 from edt_sdk.schemas.search.space import rounded
@@ -78,12 +79,11 @@ class Lanes:
 
     raised = start
 
-    def answered(self, trial: Trial) -> None:
+    def answered(self, trials: Iterable[Trial]) -> None:
         """Let the new trials run when all of them have their values: the clock needs their costs."""
-        if any(number in self._book.asked for number in self._starting):
-            return
-        self._launch()
-        self.start()
+        if all(number in self._book.trials for number in self._starting):
+            self._launch()
+            self.start()
 
     def _launch(self) -> None:
         starting, self._starting = self._starting, []

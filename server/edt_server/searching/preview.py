@@ -23,8 +23,9 @@ def play(spec: SearchSpec) -> tuple[RungView, ...]:
     core = SearchCore(msgspec.structs.replace(spec, fail_fast=False))
     core.apply(SearchStarted())
     while not core.state.final:
-        for number in [each for ask in core.asks() for each in ask.numbers]:
-            core.apply(Answered(number, {name: each.between(rng.random()) for name, each in spec.space.items()}))
+        for ask in core.asks():
+            values = tuple({name: each.between(rng.random()) for name, each in spec.space.items()} for _ in ask.numbers)
+            core.apply(Answered(ask.numbers[0], values))
         for trial in core.runnable(spec.lanes):
             core.apply(Reported(trial.number, trial.budget or 1, {spec.metric: rng.random()}))
             if not trial.budget:

@@ -7,7 +7,7 @@ and lists are one comparison at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from edt_sdk.schemas.errors import Conflict
@@ -91,14 +91,14 @@ class Rungs:
         bracket.left += len(numbers)
         bracket.done = not bracket.entrants
         self._bracket_of |= dict.fromkeys(numbers, bracket)
-        for trial in self._book.want(numbers, upto):
-            self.answered(trial)
+        self.answered(self._book.want(numbers, upto))
 
-    def answered(self, trial: Trial) -> None:
-        """Let a trial run that has its values now."""
-        bracket = self._bracket_of[trial.number]
-        trial.bracket = bracket.index
-        self._book.open(trial, 0, bracket.budgets[0])
+    def answered(self, trials: Iterable[Trial]) -> None:
+        """Let trials run that have their values now."""
+        for trial in trials:
+            bracket = self._bracket_of[trial.number]
+            trial.bracket = bracket.index
+            self._book.open(trial, 0, bracket.budgets[0])
 
     def raised(self) -> None:
         """Make more trials. Conflict once a comparison has been decided."""

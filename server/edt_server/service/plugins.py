@@ -70,7 +70,7 @@ class Plugins:
         try:
             # A question without trials: its process imports the algorithm, with the rights that a search gives it.
             question = Ask(search=folder.name, algorithm=name, seed=0, space={}, numbers=())
-            await self._suggestions.ask(question, (), await self._plugin(row))
+            await self._suggestions.ask(question, lambda since: (), await self._plugin(row))
             await self._service.change(lambda change: change.tx.searches.add_algorithm(row))
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, folder)

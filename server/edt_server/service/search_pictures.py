@@ -8,8 +8,7 @@ from itertools import groupby
 from edt_sdk.pictures.history import ValueHistory
 from edt_sdk.pictures.parts.trials import TrialDot
 from edt_sdk.pictures.rungs import RungChart, RungRow
-from edt_sdk.schemas.search.views import RungView, TrialState
-from edt_server.searching import Trial
+from edt_sdk.schemas.search.views import TrialState
 from edt_server.searching.core import SearchCore
 from edt_server.store.search_rows import TrialRow
 
@@ -25,40 +24,25 @@ _FATES = {
 _MOST_VALUES = 400  # trials above which texts leave out the parameters
 
 
-def rank(trial: Trial, rungs: Mapping[int, list[RungView]]) -> int:
-    """Return after how many epochs a trial was compared last: 0 before its first comparison, 1 for the end of a job."""
-    if not trial.open:
-        return trial.budget or 1
-    return rungs[trial.bracket][trial.rung - 1].budget if trial.rung else 0
-
-
-def rungs_of(core: SearchCore) -> dict[int, list[RungView]]:
-    """Return the comparisons of each bracket, in order."""
-    return {bracket: list(views) for bracket, views in groupby(core.rungs(), lambda view: view.bracket)}
-
-
 def history(core: SearchCore, rows: Mapping[int, TrialRow], axis: str) -> ValueHistory:
     """Return the data of the history over the numbers of trials, or over the times at which they ended."""
-    rungs, brief = rungs_of(core), len(rows) > _MOST_VALUES
-    dots = tuple(
-        TrialDot(
-            row.number if axis == "number" else row.ended or row.created,
-            row.value,
-            _FATES[row.state],
-            rank(core.trials[row.number], rungs),
-            _text(row, row.value, row.epochs, brief),
-        )
-        for row in rows.values()
-        if row.value is not None and (axis == "number" or row.ended is not None)
-    )
+    dots, brief = [], len(rows) > _MOST_VALUES
+    for row in rows.values():
+        trial, value, epochs = core.trials[row.number], row.value, row.epochs
+        if trial.open and trial.compared:
+            # What it reports now counts at its next comparison.
+            value, epochs = trial.score, trial.compared
+        if value is not None and (axis == "number" or row.ended is not None):
+            at = row.number if axis == "number" else row.ended or row.created
+            dots.append(TrialDot(at, value, _FATES[row.state], trial.compared, _text(row, value, epochs, brief)))
     spec = core.spec
-    return ValueHistory(spec.job.name, spec.metric, spec.direction == "maximize", dots, axis)
+    return ValueHistory(spec.job.name, spec.metric, spec.direction == "maximize", tuple(dots), axis)
 
 
 def rung_chart(core: SearchCore, rows: Mapping[int, TrialRow]) -> RungChart:
     """Return the data of the comparisons. A trial stands in each that it has reached or trains for."""
     spec, brief = core.spec, len(rows) > _MOST_VALUES
-    rungs = rungs_of(core)
+    rungs = {bracket: list(views) for bracket, views in groupby(core.rungs(), lambda view: view.bracket)}
     dots: dict[int, list[list[TrialDot]]] = {bracket: [[] for _ in views] for bracket, views in rungs.items()}
     for row in rows.values():
         trial = core.trials[row.number]

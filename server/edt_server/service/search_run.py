@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +30,10 @@ from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, Tri
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.training import with_values
 from edt_server.ledger import STORE_AWAY, Change
-from edt_server.searching import PastTrial, Trial, replay
-from edt_server.searching.core import SearchCore, Step
+from edt_server.searching import AskValues, PastTrial, Trial, replay
+from edt_server.searching.core import SearchCore
 from edt_server.searching.events import (
     Answered,
-    Exhausted,
     Reported,
     SearchEvent,
     SearchPaused,
@@ -41,7 +42,6 @@ from edt_server.searching.events import (
     TrialEnded,
     TrialFailed,
 )
-from edt_server.searching.instructions import AskValues, MoveSearch, MoveTrial, Promote, Run
 from edt_server.service import written_metrics
 from edt_server.store import StoreError
 from edt_server.store.search_rows import SearchRow, TrialRow
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _OVER = frozenset({TrialState.FINISHED, TrialState.PRUNED, TrialState.FAILED})
 # The columns of a search that follow from an event.
-_FOLLOWING = ("state", "message", "ended", "best", "outside", "plugin_state")
+_FOLLOWING = ("spec", "state", "message", "ended", "best", "outside", "plugin_state")
 WEIGHTS = "weights"  # beside the package of a search of a model
 _READ = (kinds.VALIDATED, kinds.JOB_HELD)
 
@@ -68,9 +68,8 @@ class SearchRun:
         self._lock = asyncio.Lock()
         self._round = asyncio.Lock()
         self._work = asyncio.Event()
-        self._asking: dict[tuple[int, ...], asyncio.Task[None]] = {}
+        self._asking: dict[AskValues, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self.row = row
         # None where the core has to be built from the store: at first, and after a commit in doubt.
         self.core: SearchCore | None = None
@@ -80,28 +79,17 @@ class SearchRun:
         self._touched: set[str] = set()
         self._ended: set[str] = set()  # jobs that need no more of us
         self._ending: set[str] = set()  # those of them that have not ended yet
-        self._told: list[PastTrial] = []
-        self._told_up_to = 0
+        self._over = False
 
     # --- from outside -------------------------------------------------------------------------------------------------
 
     def start(self, over: Callable[[], object]) -> None:
         """Begin to work, and look at the state of every job. Nothing is left to do when `over` is called."""
-        self._set_timer()
         self._task = asyncio.create_task(self._run(over), name=f"edt search {self.row.id}")
         self._work.set()
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self.row.spec.max_time is not None and not self.row.state.final:
-            left = self.row.created + self.row.spec.max_time - self._service.now()
-            self._timer = asyncio.get_running_loop().call_later(max(left, 0), self._time_is_up)
-
     async def stop(self) -> None:
         """Stop working. Jobs go on."""
-        if self._timer is not None:
-            self._timer.cancel()
         tasks = [each for each in (self._task, *self._asking.values()) if each is not None]
         for task in tasks:
             task.cancel()
@@ -140,11 +128,17 @@ class SearchRun:
             changed = replace(self.row, spec=msgspec.structs.replace(self.row.spec, **changes))
             await self._service.change(lambda change: change.tx.searches.update_search(changed.id, spec=changed.spec))
             self.row = changed
-        self._set_timer()
         self._work.set()
 
-    async def take(self, event: SearchEvent, *, sampler_state: bytes = b"", plugin_state: bytes = b"") -> None:
-        """Tell the core an event, and commit what it decides.
+    async def take(
+        self, *events: SearchEvent, sampler_states: Mapping[int, bytes] = {}, plugin_state: bytes = b""
+    ) -> None:
+        """Tell the core what happened, and commit together what it decides.
+
+        Args:
+            events: one, or the reports of one trial.
+            sampler_states: what the sampler keeps with its new trials, by number.
+            plugin_state: what a plug-in keeps for its next question.
 
         Raises:
             Conflict: the core refuses the event; nothing has changed.
@@ -152,87 +146,85 @@ class SearchRun:
         """
         async with self._lock:
             core = await self._present()
-            step = core.apply(event)
-            trials = self._changed(core, event, step, sampler_state)
-            state = self._next_row(core, step)
-            if plugin_state:
-                state = replace(state, plugin_state=plugin_state)
+            steps = [(event, core.apply(event)) for event in events]
+            reports = [
+                TrialReport(trial=event.number, budget=event.budget, metrics=event.metrics, seq=step.seq)
+                for event, step in steps
+                if isinstance(event, Reported) and step.seq
+            ]
+            decisions = [each for _, step in steps for each in step.decisions]
+            numbers = {number for _, step in steps for number in step.changed} | {each.trial for each in reports}
+            trials = [self._trial_row(core, number, sampler_states.get(number)) for number in sorted(numbers)]
+            row = self._next_row(core, decisions, plugin_state)
 
             def write(change: Change) -> None:
-                report = None
-                if step.seq and isinstance(event, Reported):
-                    report = TrialReport(trial=event.number, budget=event.budget, metrics=event.metrics, seq=step.seq)
-                change.tx.searches.take(self.row.id, report=report, decisions=step.decisions, trials=trials)
-                fields = {name: getattr(state, name) for name in _FOLLOWING}
+                change.tx.searches.take(self.row.id, reports=reports, decisions=decisions, trials=trials)
+                fields = {name: getattr(row, name) for name in _FOLLOWING}
                 change.tx.searches.update_search(self.row.id, **fields)
 
             try:
-                if step.seq or step.decisions or trials:
+                if reports or decisions or trials:
                     await self._service.change(write)
             except BaseException:
                 # Whether it was committed is not known here, and the core is ahead of the store if it was not.
                 self.core = None
                 raise
-            resumed = self.row.state is SearchState.STOPPED and not state.state.final
-            self.row = state
-            self.trials.update((row.number, row) for row in trials)
-            if resumed:
-                self._set_timer()
+            self.row = row
+            self.trials.update((each.number, each) for each in trials)
         self._work.set()
 
     # --- one round ----------------------------------------------------------------------------------------------------
 
     async def _run(self, over: Callable[[], object]) -> None:
-        while True:
-            await self._work.wait()
+        while not self._over:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._left()):
+                    await self._work.wait()
             self._work.clear()
+            await self._guarded(self._look())
+        over()
+
+    async def _look(self) -> None:
+        async with self._round:
+            if (await self.present()).state is SearchState.CREATED:
+                await self.take(SearchStarted())
+            if self._left() == 0:
+                await self.take(TimeUp())
+            await self._read_jobs()
+            await self._make_true()
+        # Nothing waits between this and the last step, so no event comes in between.
+        self._over = self.row.state.final and not (
+            self._touched or self._asking or self._ending or self._lock.locked() or self._work.is_set()
+        )
+
+    def _left(self) -> float | None:
+        """Return the seconds until the time of the search is over, None where nothing ends it."""
+        limit = self.row.spec.max_time
+        if limit is None or self.row.state.final:
+            return None
+        return max(0.0, self.row.created + limit - self._service.now())
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        """Do some work of the search. What stops it pauses the search, and a store that is away delays the next try."""
+        try:
             try:
-                async with self._round:
-                    if (await self.present()).state is SearchState.CREATED:
-                        await self.take(SearchStarted())
-                    await self._read_jobs()
-                    await self._make_true()
-                # Nothing waits between this look and the last step, so no event comes in between.
-                if self.row.state.final and not (
-                    self._touched or self._asking or self._ending or self._lock.locked() or self._work.is_set()
-                ):
-                    break
+                await work
             except StoreError:
-                self._again()
+                raise
             except EdtError as wrong:
                 await self._pause(str(wrong))
             except Exception:
                 log.exception("search %s", self.row.id)
                 await self._pause("The server made an error, which its log has.")
-        if self._timer is not None:
-            self._timer.cancel()
-        over()
-
-    def _again(self) -> None:
-        # The writer has logged it.
-        asyncio.get_running_loop().call_later(STORE_AWAY, self._work.set)
+        except StoreError:  # the writer has logged it
+            await asyncio.sleep(STORE_AWAY)
+            self._work.set()
 
     async def _pause(self, message: str) -> None:
         try:
             await self.take(SearchPaused(message))
         except Conflict:
             log.warning("search %s is %s: %s", self.row.id, self.row.state, message)
-        except StoreError:
-            self._again()
-
-    def _time_is_up(self) -> None:
-        async def end() -> None:
-            try:
-                await self.take(TimeUp())
-            except Conflict:
-                pass  # it has ended
-            except StoreError:
-                asyncio.get_running_loop().call_later(STORE_AWAY, self._time_is_up)
-            finally:
-                del self._asking[()]
-                self._work.set()
-
-        self._asking[()] = asyncio.create_task(end(), name=f"edt search {self.row.id} limit")
 
     async def _present(self) -> SearchCore:
         """Return the core, built from the store where there is none."""
@@ -246,7 +238,6 @@ class SearchRun:
         self._touched = {row.job for row in trials if row.job and row.ended is None}
         # Their events are read again from the first: what was read may be what was not committed.
         self._read_up_to.clear()
-        self._told, self._told_up_to = [], 0
         return core
 
     def _read(self) -> tuple[SearchRow, list[TrialReport], list[Decision], list[TrialRow]]:
@@ -273,10 +264,11 @@ class SearchRun:
             self._ending.discard(job)
         if view is None:
             return
-        for event in new:
-            if event.kind == kinds.VALIDATED and event.data["training"] == 0:
-                await self.take(Reported(number, event.data["epoch"], _metrics(event.data)))
-            self._read_up_to[job] = event.seq
+        trained = [each.data for each in new if each.kind == kinds.VALIDATED and each.data["training"] == 0]
+        if trained:
+            await self.take(*(Reported(number, data["epoch"], _metrics(data)) for data in trained))
+        if new:
+            self._read_up_to[job] = new[-1].seq
         trial = await self._trial(number)
         # A trial that was stopped early and begun again has another job.
         if not trial.open or self.trials[number].job != job:
@@ -310,8 +302,9 @@ class SearchRun:
         paths = self._service.paths(await self._service.mine(self.row.owner, job))
         # The steps of its script come after the epochs that an elastic job has reported.
         reported = trial.taken
-        for each in written_metrics.reports(await asyncio.to_thread(written_metrics.read, paths), trial, spec):
-            await self.take(msgspec.structs.replace(each, budget=each.budget + reported))
+        found = written_metrics.reports(await asyncio.to_thread(written_metrics.read, paths), trial, spec)
+        if found:
+            await self.take(*(msgspec.structs.replace(each, budget=each.budget + reported) for each in found))
 
     async def _job(self, job: str) -> JobView | None:
         """Return the job of a trial, None for one that was deleted."""
@@ -330,9 +323,10 @@ class SearchRun:
         async with self._lock:
             core = await self._present()
             asks, runnable = core.asks(), core.runnable(self.row.spec.parallel or self._service.capacity + 1)
-        for ask in asks:
-            if ask.numbers not in self._asking:
-                self._asking[ask.numbers] = asyncio.create_task(self._ask(core, ask), name=f"edt search {self.row.id}")
+        # A plug-in answers the next question from the state that it has after this one.
+        for ask in asks[:1] if self.row.spec.kind is PLUG_IN else asks:
+            if ask not in self._asking:
+                self._asking[ask] = asyncio.create_task(self._ask(core, ask), name=f"edt search {self.row.id}")
         for trial in runnable:
             await self._go(trial)
         for row in [each for each in self.trials.values() if each.job and each.job not in self._ended]:
@@ -363,7 +357,7 @@ class SearchRun:
                 view = await service.resume(owner, row.job)
             except Conflict as not_yet:
                 log.info("trial %d of search %s waits: %s", trial.number, self.row.id, not_yet)
-                self._again()
+                asyncio.get_running_loop().call_later(STORE_AWAY, self._work.set)
                 return
         if not view.state.final and elastic:
             await service.set_budget(owner, row.job, budget)
@@ -407,7 +401,8 @@ class SearchRun:
             self._ending.add(row.job)
             if row.state is not TrialState.FINISHED:
                 why = row.message or f"Its search {self.row.spec.job.name} has ended."
-                await self._service.stop_job(self.row.owner, row.job, why=why)
+                with suppress(Conflict):  # it has ended in the meantime
+                    await self._service.stop_job(self.row.owner, row.job, why=why)
         if row.state is TrialState.RUNNING:
             await self._note(row, state=TrialState.STOPPED)
         self._ended.add(row.job)
@@ -420,89 +415,83 @@ class SearchRun:
     # --- suggestions --------------------------------------------------------------------------------------------------
 
     async def _ask(self, core: SearchCore, ask: AskValues) -> None:
-        """Ask the suggester, and tell the core what it answers."""
-        spec, plugin = self.row.spec, None
         try:
-            if spec.kind is PLUG_IN:
-                plugin = await self._service.searches.plugins.plugin(self.row.owner, spec.algorithm)
-            elif ask.upto > self._told_up_to:
-                self._told += self._history(core, ask.upto, self._told_up_to)
-                self._told_up_to = ask.upto
-            question = Ask(
-                search=self.row.id,
-                algorithm=spec.sampler or spec.algorithm,
-                options=sampler_options(spec) if plugin is None else spec.options,
-                seed=spec.seed,
-                space=spec.space,
-                direction=spec.direction,
-                numbers=ask.numbers,
-                state=self.row.plugin_state or b"",
-            )
-            # A plug-in is told the results of its last batch.
-            told = self._told if plugin is None else self._history(core, ask.upto, max(0, ask.upto - spec.lanes))
-            said = await self._suggestions.ask(question, list(told), plugin)
-            for each in said.suggestions:
-                await self.take(
-                    Answered(each.number, each.values), sampler_state=each.sampler_state, plugin_state=said.state
-                )
-            if len(said.suggestions) < len(ask.numbers):
-                await self.take(Exhausted(ask.numbers[len(said.suggestions)]))
-        except Conflict:
-            pass  # it was paused or stopped in the meantime, and asks again when it goes on
-        except StoreError:
-            self._again()
-        except EdtError as wrong:
-            await self._pause(str(wrong))
+            await self._guarded(self._answered(core, ask))
         finally:
-            del self._asking[ask.numbers]
+            del self._asking[ask]
             self._work.set()
 
-    def _history(self, core: SearchCore, upto: int, since: int) -> list[PastTrial]:
-        """Return the trials from number `since` up to `upto`, each with the state of the sampler after it."""
-        return [
-            msgspec.structs.replace(past, sampler_state=self.trials[past.number].sampler_state or b"")
-            for past in core.past(upto, since)
-        ]
+    async def _answered(self, core: SearchCore, ask: AskValues) -> None:
+        """Ask the suggester, and tell the core what it answers."""
+        spec, plugin = self.row.spec, None
+        if spec.kind is PLUG_IN:
+            plugin = await self._service.searches.plugins.plugin(self.row.owner, spec.algorithm)
+        question = Ask(
+            search=self.row.id,
+            algorithm=spec.sampler or spec.algorithm,
+            options=sampler_options(spec) if plugin is None else spec.options,
+            seed=spec.seed,
+            space=spec.space,
+            direction=spec.direction,
+            numbers=ask.numbers,
+            state=self.row.plugin_state or b"",
+            upto=ask.upto,
+            since=ask.since,
+        )
+
+        def history(since: int) -> list[PastTrial]:
+            """Return the entries that the answer may see from number `since` on, each with the sampler's state."""
+            return [
+                msgspec.structs.replace(past, sampler_state=self.trials[past.number].sampler_state or b"")
+                for past in core.past(ask.upto, since)
+            ]
+
+        said = await self._suggestions.ask(question, history, plugin)
+        answer = Answered(ask.numbers[0], tuple(each.values for each in said.suggestions), said.note)
+        states = {each.number: each.sampler_state for each in said.suggestions}
+        with suppress(Conflict):  # it is not open any more
+            # The state of a plug-in and its values together: a restarted server would else ask the same once more.
+            await self.take(answer, sampler_states=states, plugin_state=said.state)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _changed(self, core: SearchCore, event: SearchEvent, step: Step, sampler_state: bytes) -> list[TrialRow]:
-        """Return the rows of the trials that an event has changed."""
-        numbers = {each.number for each in step.instructions if isinstance(each, Run | Promote | MoveTrial)}
-        if (number := getattr(event, "number", None)) in core.trials:
-            numbers.add(number)
-        found = []
-        now = self._service.now()
-        for number in sorted(numbers):
-            trial = core.trials[number]
-            before = self.trials.get(number) or TrialRow(
-                self.row.id, number, trial.rung, trial.bracket, trial.values, trial.state, now
-            )
-            running = trial.open and before.state is TrialState.RUNNING
-            changed = replace(
-                before,
-                rung=trial.rung,
-                bracket=trial.bracket,
-                params=trial.values,
-                state=TrialState.RUNNING if running else trial.state,
-                value=core.value(trial),
-                epochs=trial.epochs,
-                parent=trial.parent,
-                ended=now if trial.state in _OVER else None,
-                message=trial.message,
-                sampler_state=sampler_state or before.sampler_state,
-            )
-            found.append(changed)
-        return found
+    def _trial_row(self, core: SearchCore, number: int, sampler_state: bytes | None) -> TrialRow:
+        trial, now = core.trials[number], self._service.now()
+        before = self.trials.get(number) or TrialRow(
+            self.row.id, number, trial.rung, trial.bracket, trial.values, trial.state, now
+        )
+        running = trial.open and before.state is TrialState.RUNNING
+        return replace(
+            before,
+            rung=trial.rung,
+            bracket=trial.bracket,
+            params=trial.values,
+            state=TrialState.RUNNING if running else trial.state,
+            value=core.value(trial),
+            epochs=trial.epochs,
+            parent=trial.parent,
+            ended=now if trial.state in _OVER else None,
+            message=trial.message,
+            sampler_state=sampler_state or before.sampler_state,
+        )
 
-    def _next_row(self, core: SearchCore, step: Step) -> SearchRow:
-        moved = [each for each in step.instructions if isinstance(each, MoveSearch)]
-        best = None if core.best is None else core.best.number
-        outside = self.row.outside + sum(each.outside for each in step.decisions)
-        ended = self.row.ended
-        if moved:
-            ended = self._service.now() if core.state.final else None
-        return replace(self.row, state=core.state, message=core.message, best=best, outside=outside, ended=ended)
+    def _next_row(self, core: SearchCore, decisions: Iterable[Decision], plugin_state: bytes) -> SearchRow:
+        row, spec, ended, now = self.row, self.row.spec, self.row.ended, self._service.now()
+        if core.state is not row.state:
+            ended = now if core.state.final else None
+        if row.state.final and not core.state.final and row.created + (spec.max_time or math.inf) <= now:
+            # It was resumed after its time was over, and would end again at once.
+            spec = msgspec.structs.replace(spec, max_time=None)
+        return replace(
+            row,
+            spec=spec,
+            state=core.state,
+            message=core.message,
+            ended=ended,
+            best=None if core.best is None else core.best.number,
+            outside=row.outside + sum(each.outside for each in decisions),
+            plugin_state=plugin_state or row.plugin_state,
+        )
 
 
 def sampler_options(spec: SearchSpec) -> dict[str, Value]:

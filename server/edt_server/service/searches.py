@@ -19,7 +19,7 @@ from edt_sdk.schemas.errors import Conflict, EdtError, NotBuiltYet, NotFound, Un
 from edt_sdk.schemas.fields import did_you_mean
 from edt_sdk.schemas.forecast import Forecast
 from edt_sdk.schemas.frameworks import Framework
-from edt_sdk.schemas.job import JobPatch, JobSpec
+from edt_sdk.schemas.job import JobPatch, JobSpec, JobState
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.search.space import Value
 from edt_sdk.schemas.search.spec import ALGORITHMS, PLUG_IN, SearchPatch, SearchSpec
@@ -48,7 +48,6 @@ from edt_server.searching.events import (
 )
 from edt_server.service import access
 from edt_server.service.plugins import Plugins
-from edt_server.service.search_pictures import rank, rungs_of
 from edt_server.service.search_run import WEIGHTS, SearchRun, sampler_options
 from edt_server.settings import Settings
 from edt_server.store import StoreError
@@ -65,7 +64,9 @@ _LATER = ("pbt", "manual")
 _PACKAGES = ("jupyter-edt", "optuna", "numpy", "torch")
 _PACKAGE = "package"
 _NUMBERED = re.compile(r"-[1-9]\d{0,5}$")
+_LIVING = [state for state in JobState if not state.final]
 _MOST_SEEN = 1000  # as many as one answer lists
+_MOST_FOLDED = 4  # ended searches whose core stays for their pictures and pages
 
 
 class Searches:
@@ -77,14 +78,21 @@ class Searches:
         self.plugins = Plugins(service, suggestions)
         self._runs: dict[str, SearchRun] = {}  # until nothing is left to do
         self._seen: OrderedDict[str, tuple[SearchRow, SearchView]] = OrderedDict()  # of ended searches
+        self._folded: OrderedDict[str, SearchRun] = OrderedDict()  # ended searches that are looked at
 
     # --- their life ---------------------------------------------------------------------------------------------------
 
     async def adopt(self) -> None:
-        """Go on with the searches that live."""
-        living = [state for state in SearchState if not state.final]
-        for row in await asyncio.to_thread(self._service.store.searches.searches, states=living):
+        """Go on with the searches that live, and with those that have ended and whose jobs have not."""
+        for row in await asyncio.to_thread(self._unfinished):
             self._begin(row)
+
+    def _unfinished(self) -> list[SearchRow]:
+        """Return the searches that have something to do. Blocks."""
+        store = self._service.store
+        rows = store.searches.searches(states=[state for state in SearchState if not state.final])
+        others = {job.spec.search for job in store.jobs(states=_LIVING)} - {row.id for row in rows}
+        return rows + [row for each in sorted(others) if (row := store.searches.search(each)) is not None]
 
     async def stop(self) -> None:
         """Stop working on searches. Their jobs go on."""
@@ -169,7 +177,13 @@ class Searches:
     async def known(self, user: str, search: str) -> tuple[SearchCore, Mapping[int, TrialRow]]:
         """Return what the core of a search knows, and its trials by number. NotFound, NotAllowed."""
         row = await self._mine(user, search)
-        run = self._at_rest(row) if row.state.final and row.id not in self._runs else self._run(row)
+        if row.id in self._runs or not row.state.final:
+            run = self._run(row)
+        else:
+            known = self._folded.pop(row.id) if row.id in self._folded else None
+            run = self._folded[row.id] = known if known is not None and known.row == row else self._at_rest(row)
+            if len(self._folded) > _MOST_FOLDED:
+                self._folded.popitem(last=False)
         return await run.present(), run.trials
 
     async def ranked(
@@ -177,14 +191,9 @@ class Searches:
     ) -> list[TrialView]:
         """Return the trials of a search, the best first: of those compared after the most epochs, the best value."""
         core, trials = await self.known(user, search)
-        rungs, more = rungs_of(core), -1 if core.spec.direction == "maximize" else 1
-
-        def key(row: TrialRow) -> tuple[bool, int, float, int]:
-            lost = row.value is None or row.state is TrialState.FAILED
-            return lost, -rank(core.trials[row.number], rungs), more * (row.value or 0), row.number
-
-        rows = sorted((row for row in trials.values() if states is None or row.state in states), key=key)
-        return [_trial_view(row) for row in rows[skip : skip + limit]]
+        chosen = [core.trials[number] for number, row in trials.items() if states is None or row.state in states]
+        ranked = sorted(chosen, key=core.standing)[skip : skip + limit]
+        return [_trial_view(trials[each.number]) for each in ranked]
 
     async def trials(
         self, user: str, search: str, *, after: int = -1, states: Sequence[TrialState] | None = None, limit: int = 500
@@ -275,13 +284,18 @@ class Searches:
                 f"Search {row.name} is {row.state.value}.", hint="Stop it first, then delete it.", search=search
             )
         if (run := self._runs.pop(search, None)) is not None:
-            await run.present()
             await run.end()
-            for trial in run.trials.values():
-                if trial.state is TrialState.RUNNING:  # the search was just stopped, and its run had no time to do it
-                    with contextlib.suppress(Conflict):
-                        await self._service.stop_job(user, trial.job, why=f"Its search {row.name} is deleted.")
+        store = self._service.store
+        # Nothing can resume what is held, and a run that was just stopped had no time to stop what trains. A finished
+        # trial ends by itself.
+        finished = await asyncio.to_thread(store.searches.trials, search, states=[TrialState.FINISHED])
+        left = {each.job for each in finished}
+        for job in await asyncio.to_thread(lambda: store.jobs(owner=row.owner, search=search, states=_LIVING)):
+            if job.id not in left:
+                with contextlib.suppress(Conflict):
+                    await self._service.stop_job(user, job.id, why=f"Its search {row.name} is deleted.")
         self._seen.pop(search, None)
+        self._folded.pop(search, None)
         await self._suggestions.forget(search)
         await self._service.change(lambda change: change.tx.searches.delete_search(search))
         await asyncio.to_thread(shutil.rmtree, self._folder(search), ignore_errors=True)

@@ -143,15 +143,15 @@ class SearchWriter:
         self,
         search_id: str,
         *,
-        report: TrialReport | None = None,
+        reports: Sequence[TrialReport] = (),
         decisions: Sequence[Decision] = (),
         trials: Sequence[TrialRow] = (),
     ) -> None:
-        """Write what one event of a search led to: its report, the entries of the log, trials that are new or changed.
+        """Write what events of a search led to: its reports, the entries of the log, trials that are new or changed.
 
         Of two reports of a trial after equally many epochs the first counts, and the second is dropped.
         """
-        if report is not None:
+        for report in reports:
             key = (search_id, report.trial, report.budget)
             if self._session.get(TrialReportModel, key) is None:
                 self._session.add(TrialReportModel(search=search_id, **msgspec.structs.asdict(report)))

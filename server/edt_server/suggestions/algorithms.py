@@ -15,8 +15,6 @@ from msgspec import Meta
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.search.space import Choice, Space, Value
 
-# Their values follow from seed and number, and no history is needed.
-BY_NUMBER = frozenset({"random", "qmc"})
 _ONE, _TWO, _THREE = (Annotated[int, Meta(ge=least)] for least in (1, 2, 3))
 _ABOVE_0, _PART, _GOOD = (
     Annotated[float, Meta(gt=0)],

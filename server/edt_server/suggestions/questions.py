@@ -37,8 +37,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         direction: "minimize" or "maximize".
         numbers: the trials to suggest, in this order. Each takes the ones before it as running.
         state: for a plug-in `Suggested.state` of its last answer, b"" at first.
-        since: how many entries of the history the process has already. `Suggestions` sets it and `history`.
-        history: the entries after these.
+        upto: how many entries of the history the answer may see.
+        since: how many of them the process has already; for a plug-in those that its last question could see.
+        history: the others. `Suggestions` sets it, and `since` for a sampler.
     """
 
     search: str
@@ -49,6 +50,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     direction: str = "minimize"
     numbers: tuple[int, ...]
     state: bytes = b""
+    upto: int = 0
     since: int = 0
     history: tuple[PastTrial, ...] = ()
 

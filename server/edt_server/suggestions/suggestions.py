@@ -12,20 +12,22 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError, Unprocessable
+from edt_sdk.schemas.search.spec import BLIND
 from edt_sdk.schemas.wire.control import SAME, Isolation
 from edt_server.searching import PastTrial
-from edt_server.suggestions.algorithms import BY_NUMBER
 from edt_server.suggestions.questions import LENGTH, Answer, Ask, NoSuggestion, Plugin, Suggested, Suggestion
 from edt_server.system.bubblewrap import Mounts, bounded
 from edt_server.system.detached import command_of
 
 log = logging.getLogger(__name__)
+# Returns the entries of a search's history from a number up to the `upto` of its question.
+History = Callable[[int], Sequence[PastTrial]]
 
 # Seconds without an answer after which a process counts as hung, and how often a question is asked.
 PATIENCE = 60.0
@@ -75,13 +77,12 @@ class Suggestions:
         self._gp = Responder(optuna, self._environ, Path("/"), 10 * patience)
         self._plugins: dict[str, Responder] = {}
 
-    async def ask(self, ask: Ask, history: Sequence[PastTrial], plugin: Plugin | None = None) -> Suggested:
+    async def ask(self, ask: Ask, history: History, plugin: Plugin | None = None) -> Suggested:
         """Return the values of these trials, exact as `fitted` returns them.
 
         Args:
-            ask: the question, without `since` and `history`.
-            history: the entries of the search so far, in the order in which they came. It only grows, and the process
-                is told what is new. For a plug-in, one entry for each trial of its last answer.
+            ask: the question, without `history`.
+            history: of the search. A process is told what is new to it.
             plugin: what `ask.algorithm` names, None for a sampler.
 
         Raises:
@@ -90,13 +91,18 @@ class Suggestions:
         """
         if plugin is None:
             samplers = self._gp if ask.algorithm == "gp" else self._samplers
-            said = await samplers.ask(ask, () if ask.algorithm in BY_NUMBER else history)
+            upto = 0 if ask.algorithm in BLIND else ask.upto
+            said = await samplers.ask(msgspec.structs.replace(ask, upto=upto), history)
         else:
             if ask.search not in self._plugins:
-                command = await self._command(ask.algorithm, plugin)
+                try:
+                    command = await self._command(ask.algorithm, plugin)
+                except OSError as wrong:
+                    raise EdtError(f"The plug-in {ask.algorithm} cannot be started: {wrong}") from wrong
                 host = Responder(command, self._environ, plugin.folder, self._patience)
                 self._plugins.setdefault(ask.search, host)  # another question may have come first
-            said = await self._plugins[ask.search].ask(msgspec.structs.replace(ask, history=tuple(history)))
+            told = msgspec.structs.replace(ask, history=tuple(history(ask.since)))
+            said = await self._plugins[ask.search].ask(told)
         return _checked(ask, said)
 
     async def forget(self, search: str) -> None:
@@ -164,7 +170,7 @@ class Responder:
         # How many entries of each search's history the process has.
         self._sent: dict[str, int] = {}
 
-    async def ask(self, ask: Ask, history: Sequence[PastTrial] | None = None) -> Suggested:
+    async def ask(self, ask: Ask, history: History | None = None) -> Suggested:
         """Return the answer to a question, which goes with what is new in the history. Raises as `Suggestions.ask`."""
         async with self._lock:
             idle = self.process is not None and self.process.returncode is not None
@@ -197,14 +203,16 @@ class Responder:
         async with self._lock:
             await self._stop()
 
-    async def _answer(self, ask: Ask, history: Sequence[PastTrial] | None) -> Suggested:
+    async def _answer(self, ask: Ask, history: History | None) -> Suggested:
         process = self.process = self.process or await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         # Nothing is known to be there until it has answered.
         since = self._sent.pop(ask.search, 0)
         if history is not None:
-            ask = msgspec.structs.replace(ask, since=since, history=tuple(history[since:]))
+            # What it has of later entries it has to forget.
+            since = since if since <= ask.upto else 0
+            ask = msgspec.structs.replace(ask, since=since, history=tuple(history(since)) if ask.upto else ())
         # Some MB of a whole history take a while to encode.
         encoded = await asyncio.to_thread(msgspec.msgpack.encode, ask)
         process.stdin.write(LENGTH.pack(len(encoded)) + encoded)
@@ -215,7 +223,7 @@ class Responder:
         answer = _decoder.decode(await process.stdout.readexactly(size))
         if isinstance(answer, NoSuggestion):
             raise Unprocessable(answer.message)
-        self._sent[ask.search] = len(history or ())
+        self._sent[ask.search] = ask.upto
         return answer
 
     async def _start(self) -> asyncio.subprocess.Process:

@@ -10,9 +10,9 @@ from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.search.space import choice, log
 from edt_sdk.schemas.search.spec import SearchSpec
 from edt_sdk.schemas.search.views import TrialState
+from edt_server.searching import AskValues
 from edt_server.searching.core import SearchCore
 from edt_server.searching.events import Answered, Reported, SearchStarted, TrialEnded, TrialFailed
-from edt_server.searching.instructions import AskValues, Promote, Run
 
 SPACE = {"lr": log(1e-4, 1e-1), "width": choice(32, 64, 128)}
 JOB = JobSpec(name="digits", main="train.py", max_workers=4)
@@ -43,14 +43,15 @@ class Play:
         log: all entries of the log.
         events: what the core was told, in order.
         trained: (trial, epoch) → how often that epoch was computed.
+        asks: all questions, in order.
+        opened: (trial, rung) in the order in which the segments could begin.
     """
 
     def __init__(self, spec: SearchSpec, rng: random.Random, *, slots: int = 4, fails: float = 0.0) -> None:
         self.core = SearchCore(spec)
         self.rng, self.slots, self.fails = rng, slots, fails
-        self.log, self.events, self.instructions = [], [], []
+        self.log, self.events, self.asks, self.opened = [], [], [], []
         self.trained = Counter()
-        self.asked = Counter()
         self.at: dict[int, int] = {}  # epochs that a trial has trained
         self.speed: dict[int, float] = {}
 
@@ -61,12 +62,12 @@ class Play:
             self.at[event.number] = event.budget
             self.trained[event.number, event.budget] += 1
         self.log += step.decisions
-        self.instructions += step.instructions
-        for each in step.instructions:
-            if isinstance(each, AskValues):
-                self.asked.update(each.numbers)
-            elif isinstance(each, Run | Promote):
-                self.at.setdefault(each.number, 0)
+        self.asks += [each for each in self.core.asks() if each not in self.asks]
+        for number in reversed(dict.fromkeys(reversed(step.changed))):  # by the last change of each
+            trial = self.core.trials[number]
+            self.at.setdefault(number, 0)
+            if trial.open and (number, trial.rung) not in self.opened:
+                self.opened.append((number, trial.rung))
         return step
 
     def run(self, most: int = 10**6):
@@ -90,11 +91,12 @@ class Play:
             self.train(self.rng.choices(running, weights)[0])
 
     def answer(self, ask: AskValues):
-        """A suggestion that depends on everything it may see, so that it differs where one sees something else."""
-        number = ask.numbers[0]
+        """Suggestions that depend on everything they may see, so that they differ where one sees something else."""
         seen = [] if self.core.spec.sampler == "random" else self.core.past(ask.upto)
-        first, second = fraction("lr", number, seen), fraction("width", number, seen)
-        self.tell(Answered(number, {"lr": SPACE["lr"].between(first), "width": SPACE["width"].between(second)}))
+        values = tuple(
+            {name: each.between(fraction(name, number, seen)) for name, each in SPACE.items()} for number in ask.numbers
+        )
+        self.tell(Answered(ask.numbers[0], values))
 
     def train(self, trial):
         number = trial.number
@@ -127,7 +129,8 @@ class Play:
 
 def check_ended(play: Play) -> None:
     """What every search that has ended has kept to."""
-    assert max(play.asked.values(), default=1) == 1, "nothing is asked twice"
+    asked = [number for each in play.asks for number in each.numbers]
+    assert len(asked) == len(set(asked)), "nothing is asked twice"
     assert not {TrialState.WAITING, TrialState.RUNNING, TrialState.HELD} & play.states().keys()
     assert (play.core.runnable(10), play.core.asks()) == ([], ())
     assert [each.index for each in play.log] == sorted({each.index for each in play.log}), "indices grow"

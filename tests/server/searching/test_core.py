@@ -10,10 +10,10 @@ import pytest
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_sdk.schemas.search.space import choice, integer
 from edt_sdk.schemas.search.views import SearchState, TrialState
+from edt_server.searching import AskValues
 from edt_server.searching.core import SearchCore
 from edt_server.searching.events import (
     Answered,
-    Exhausted,
     PointsAdded,
     Reported,
     SearchPaused,
@@ -25,7 +25,6 @@ from edt_server.searching.events import (
     TrialFailed,
     TrialsRaised,
 )
-from edt_server.searching.instructions import AskValues, MoveSearch, MoveTrial, Promote, Run
 from edt_server.searching.rungs import budgets
 from tests.server.searching.playing import SPACE, Play, check_ended, fraction, loss, search
 
@@ -42,18 +41,21 @@ def started(**changes) -> SearchCore:
 
 def answer(core: SearchCore) -> None:
     for ask in core.asks():
-        for number in ask.numbers:
-            core.apply(
-                Answered(number, {name: each.between(fraction(number)) for name, each in core.spec.space.items()})
-            )
+        core.apply(Answered(ask.numbers[0], tuple(values(core, number) for number in ask.numbers)))
+
+
+def values(core: SearchCore, number: int):
+    return {name: each.between(fraction(number)) for name, each in core.spec.space.items()}
 
 
 def report(core: SearchCore, number: int, value: float | None, budget: int = 0):
     return core.apply(Reported(number, budget or core.trials[number].budget, {"loss": value}))
 
 
-def moves(step):
-    return {each.number: each.state for each in step.instructions if isinstance(each, MoveTrial)}
+def moves(core, step):
+    """The trials that have come to an end or are held."""
+    changed = {number: core.trials[number] for number in step.changed}
+    return {number: trial.state for number, trial in changed.items() if not trial.open}
 
 
 def last(core, step):
@@ -75,7 +77,7 @@ def test_halving_says_who_goes_on_and_why():
     core = started(algorithm="halving", trials=6, eta=2, epochs=4, min_epochs=1)
     assert [trial.number for trial in core.runnable(4)] == [0, 1, 2, 3]
     for number, value in enumerate([0.5, 0.2, float("nan"), 0.2, 0.9]):
-        assert moves(report(core, number, value)) == {number: TrialState.HELD}
+        assert moves(core, report(core, number, value)) == {number: TrialState.HELD}
     step = report(core, 5, 0.1)
     assert [each.text for each in step.decisions] == [
         "trial 5 goes on to 2 epochs: 1st of 6, the best 3 do",
@@ -86,18 +88,16 @@ def test_halving_says_who_goes_on_and_why():
         "trial 2 ends after 1 epoch: 6th of 6, the best 3 go on",
     ]
     assert len({each.inputs for each in step.decisions}) == 1
-    promoted = [each for each in step.instructions if isinstance(each, Promote)]
-    assert promoted == [Promote(5, 1, 2), Promote(1, 1, 2), Promote(3, 1, 2)]
-    assert [trial.number for trial in core.runnable(9)] == [1, 3, 5]
+    assert [(trial.number, trial.rung, trial.budget) for trial in core.runnable(9)] == [(1, 1, 2), (3, 1, 2), (5, 1, 2)]
     counts = [(rung.budget, rung.trials, rung.reported, rung.promoted) for rung in core.rungs()]
     assert counts == [(1, 6, 6, 3), (2, 3, 0, 0)]
     for number in (1, 3, 5):
         step = report(core, number, 0.1)
-    assert step.instructions[1] == Promote(1, 2, 4)
+    assert (core.trials[1].rung, core.trials[1].budget) == (2, 4)
     assert step.decisions[0].text == "trial 1 goes on to 4 epochs: the best of 3"
     step = report(core, 1, 0.04)
-    assert step.instructions[-1] == MoveSearch(SearchState.FINISHED, "The best is trial 1: loss 0.04.")
-    assert moves(step) == {1: TrialState.FINISHED}
+    assert (core.state, core.message) == (SearchState.FINISHED, "The best is trial 1: loss 0.04.")
+    assert moves(core, step) == {1: TrialState.FINISHED}
 
 
 def test_ties_go_to_the_lower_number_and_differences_beyond_twelve_digits_do_not_count():
@@ -158,20 +158,20 @@ def by_definition(spec, values):
 def test_the_virtual_clock_does_what_its_definition_says(seed, lanes):
     spec = search(algorithm="asha", lanes=lanes, trials=40, epochs=27, min_epochs=1, cost="width/64", seed=seed)
     play = Play(spec, random.Random(seed), slots=1 + seed).run()
-    decided = [(each.number, each.rung) for each in play.instructions if isinstance(each, Run | Promote)]
     values = {number: trial.values for number, trial in play.core.trials.items()}
-    assert decided == by_definition(play.core.spec, values)
+    assert play.opened == by_definition(play.core.spec, values)
 
 
 def test_under_the_clock_a_trial_is_suggested_from_all_but_the_lanes_before_it():
     core = SearchCore(search(algorithm="tpe", epochs=1, lanes=3, trials=9))
-    (ask,) = core.apply(SearchStarted()).instructions[1:]
-    assert ask == AskValues((0, 1, 2), 0)
+    core.apply(SearchStarted())
+    assert core.asks() == (AskValues((0, 1, 2), 0),)
     answer(core)
-    assert report(core, 2, 0.3).instructions == (MoveTrial(2, TrialState.FINISHED),)  # trial 0 is waited for
+    report(core, 2, 0.3)
+    assert core.asks() == ()  # trial 0 is waited for
     report(core, 1, 0.2)
-    step = report(core, 0, 0.1)
-    (ask,) = (each for each in step.instructions if isinstance(each, AskValues))
+    report(core, 0, 0.1)
+    (ask,) = core.asks()
     assert ask.numbers == (3,)
     assert {past.number: (past.state.value, past.value) for past in core.past(ask.upto)} == {
         0: ("FINISHED", 0.1),
@@ -185,10 +185,8 @@ def test_under_the_clock_a_trial_is_suggested_from_all_but_the_lanes_before_it()
 
 def test_a_sampler_that_learns_sees_the_iterations_of_hyperband_that_are_complete():
     play = Play(search(algorithm="hyperband", sampler="tpe", trials=70, **RUNGS), random.Random(3)).run()
-    asks = [each for each in play.instructions if isinstance(each, AskValues)]
-    sizes = [n for n, _ in [(9, 0), (5, 0), (3, 0)]]
-    assert [len(ask.numbers) for ask in asks[:6]] == sizes * 2
-    assert [ask.upto for ask in asks[:9]] == [0] * 6 + [17] * 3
+    assert [len(ask.numbers) for ask in play.asks[:6]] == [9, 5, 3] * 2
+    assert [ask.upto for ask in play.asks[:9]] == [0] * 6 + [17] * 3
     assert {past.number for past in play.core.past(17)} == set(range(17))
 
 
@@ -221,16 +219,59 @@ def test_a_rung_of_new_runs_is_followed_by_runs_with_more():
 
 def test_a_plug_in_is_asked_for_batches_with_all_results_and_may_end_early():
     core = SearchCore(search(algorithm="my-own", lanes=3, trials=10, epochs=2))
-    assert core.apply(SearchStarted()).instructions[-1] == AskValues((0, 1, 2), 0)
+    core.apply(SearchStarted())
+    assert core.asks() == (AskValues((0, 1, 2), 0),)
     answer(core)
     for number in (2, 0, 1):
-        step = report(core, number, 0.5)
-    assert step.instructions[-1] == AskValues((3, 4, 5), 3)
+        report(core, number, 0.5)
+    assert core.asks() == (AskValues((3, 4, 5), 3),)
     assert [past.number for past in core.past(3)] == [0, 1, 2]
-    core.apply(Answered(3, {"lr": 0.1, "width": 32}))
-    core.apply(Exhausted(4))
+    step = core.apply(Answered(3, ({"lr": 0.1, "width": 32},)))
+    assert step.decisions[-1].text == "there are no values for trial 4: no more trials start"
     assert core.asks() == ()
-    assert report(core, 3, 0.4).instructions[-1] == MoveSearch(SearchState.FINISHED, "The best is trial 3: loss 0.4.")
+    report(core, 3, 0.4)
+    assert (core.state, core.message) == (SearchState.FINISHED, "The best is trial 3: loss 0.4.")
+
+
+def test_a_plug_in_that_has_nothing_more_leaves_what_runs_and_what_was_given():
+    given = {"lr": 0.05, "width": 64}
+    core = SearchCore(search(algorithm="my-own", lanes=3, trials=10, epochs=1, points=(given,)))
+    core.apply(SearchStarted())
+    step = core.apply(Answered(1, (), note="It has said so."))
+    assert [each.text for each in step.decisions] == [
+        "It has said so.", "there are no values for trial 1: no more trials start",
+    ]  # fmt: skip
+    assert step.decisions[0].event == {"type": "Answered", "number": 1, "values": [], "note": "It has said so."}
+    assert [trial.number for trial in core.runnable(9)] == [0]
+    report(core, 0, 0.4)
+    assert (core.state, core.wanted) == (SearchState.FINISHED, 1)
+
+
+def test_a_plug_in_is_told_each_result_once_also_after_a_batch_of_another_size():
+    core = SearchCore(search(algorithm="my-own", lanes=3, trials=4, epochs=1))
+    core.apply(SearchStarted())
+    answer(core)
+    for number in range(3):
+        report(core, number, 0.5)
+    core.apply(TrialsRaised(6))
+    told = []
+    while not core.state.final:
+        (ask,) = core.asks()
+        told.append([past.number for past in core.past(ask.upto, ask.since)])
+        answer(core)
+        for trial in core.runnable(9):
+            report(core, trial.number, 0.5)
+    assert told == [[0, 1, 2], [3], [4, 5]][: len(told)]
+    assert len(told) > 1
+
+
+def test_a_long_batch_of_a_plug_in_is_told_its_results_with_the_first_part():
+    core = SearchCore(search(algorithm="my-own", lanes=600, trials=700, epochs=1))
+    core.apply(SearchStarted())
+    answer(core)
+    for number in range(600):
+        report(core, number, 0.5)
+    assert [(ask.upto, ask.since) for ask in core.asks()] == [(600, 0)]
 
 
 def test_the_median_rule_ends_a_trial_that_is_worse_than_half_of_the_finished_ones():
@@ -278,6 +319,44 @@ def test_in_the_order_free_guesses_may_come_at_any_time_and_the_log_says_so():
         core.apply(PointsAdded(({"lr": 0.05, "depth": 32},)))
 
 
+# --- the best ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_best_stays_it_while_it_trains_on_and_reports_worse():
+    core = started(algorithm="halving", trials=3, eta=2, epochs=4, min_epochs=1)
+    for number, value in enumerate([0.5, 0.2, 0.9]):
+        report(core, number, value)
+    assert core.trials[1].budget == 2
+    core.apply(Reported(1, 2, {"loss": 0.3}))
+    core.apply(Reported(1, 3, {"loss": 0.8}))
+    assert (core.best.number, core.value(core.trials[1]), core.trials[1].score) == (1, 0.8, 0.3)
+    assert [each.number for each in sorted(core.trials.values(), key=core.standing)] == [1, 0, 2]
+
+
+def test_a_trial_that_fails_later_or_has_no_number_is_the_best_no_more():
+    core = started(algorithm="halving", trials=4, eta=2, epochs=2, min_epochs=1)
+    for number, value in enumerate([0.5, 0.2, 0.9, 0.3]):
+        report(core, number, value)
+    assert core.best.number == 1
+    core.apply(TrialFailed(1, "out of memory"))
+    assert core.best.number == 3
+    report(core, 3, float("nan"))
+    assert (core.state, core.best.number) == (SearchState.FINISHED, 0)
+    assert [each.number for each in sorted(core.trials.values(), key=core.standing)] == [0, 2, 3, 1]
+
+
+def test_with_a_resource_the_best_is_a_run_that_had_the_most_of_it():
+    core = started(algorithm="halving", resource="epochs", trials=3, epochs=3, min_epochs=1, lanes=3)
+    for number, value in enumerate([0.1, 0.2, 0.3]):
+        core.apply(Reported(number, 1, {"loss": value}))
+        core.apply(TrialEnded(number))
+    assert core.best.number == 0
+    core.apply(Reported(3, 1, {"loss": 0.15}))
+    core.apply(TrialEnded(3))
+    assert core.trials[3].values["epochs"] == 3
+    assert (core.state, core.best.number) == (SearchState.FINISHED, 3)
+
+
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
@@ -287,13 +366,13 @@ def test_a_search_pauses_when_its_first_trials_fail_alike():
     core.apply(TrialFailed(4, "NameError: x"))
     core.apply(TrialFailed(0, "NameError: x"))
     assert core.state is SearchState.RUNNING
-    step = core.apply(TrialFailed(2, "NameError: x"))
-    assert step.instructions[-1] == MoveSearch(SearchState.PAUSED, "Your code, not the values: NameError: x")
+    core.apply(TrialFailed(2, "NameError: x"))
+    assert (core.state, core.message) == (SearchState.PAUSED, "Your code, not the values: NameError: x")
     assert core.runnable(9) == []
     core.apply(SearchResumed())
     assert [trial.number for trial in core.runnable(9)] == [3]
-    step = core.apply(TrialFailed(3, "NameError: x"))
-    assert step.instructions[-1].state is SearchState.FAILED
+    core.apply(TrialFailed(3, "NameError: x"))
+    assert core.state is SearchState.FAILED
     said = "No trial has a finite 'loss': 5 of 5 failed; the search has seen no metric. Trial 0: NameError: x"
     assert core.message == said
 
@@ -303,7 +382,8 @@ def test_a_search_whose_last_trial_was_the_third_to_fail_alike_ends_with_the_err
     for number in (3, 0, 1):
         core.apply(TrialFailed(number, "NameError: x"))
     step = core.apply(TrialFailed(2, "NameError: x"))
-    assert [each.state for each in step.instructions if isinstance(each, MoveSearch)] == [SearchState.FAILED]
+    assert [each.kind for each in step.decisions] == ["fail", "end"]
+    assert core.state is SearchState.FAILED
     assert core.message.endswith("Trial 0: NameError: x")
 
 
@@ -321,7 +401,8 @@ def test_different_failures_and_a_search_that_is_told_not_to_do_not_pause():
 def test_a_trial_without_the_metric_fails_with_what_it_reported():
     core = started(algorithm="halving", trials=3, **RUNGS)
     step = core.apply(Reported(0, 1, {"lss": 0.1, "f1": 0.2}))
-    assert step.instructions[0] == MoveTrial(0, TrialState.FAILED, "No 'loss' at 1 epoch: it reported f1, lss.")
+    assert moves(core, step) == {0: TrialState.FAILED}
+    assert core.trials[0].message == "No 'loss' at 1 epoch: it reported f1, lss."
     core.apply(TrialEnded(1))
     assert core.trials[1].message == "Its script ended before its comparison at 1 epoch: the search has seen f1, lss."
     core = started(algorithm="random", trials=1)
@@ -367,7 +448,7 @@ def test_a_stopped_search_goes_on_with_the_same_numbers():
     for _ in range(14):
         play.once()
     step = play.tell(SearchStopped())
-    assert step.instructions == (MoveSearch(SearchState.STOPPED),)
+    assert (play.core.state, step.changed) == (SearchState.STOPPED, ())
     assert (play.core.asks(), play.core.runnable(9)) == ((), [])
     with pytest.raises(Conflict):
         play.core.apply(SearchStopped())
@@ -407,7 +488,7 @@ def test_more_trials_only_before_the_first_decision_of_a_rung():
         core.apply(TrialsRaised(3))
     step = core.apply(TrialsRaised(6))
     assert [each.outside for each in step.decisions] == [True]
-    assert step.instructions == (AskValues((3, 4, 5), 0),)
+    assert core.asks() == (AskValues((3, 4, 5), 0),)
     answer(core)
     for number in range(6):
         report(core, number, number)
@@ -444,20 +525,25 @@ def test_more_trials_than_a_sampler_can_have_are_refused():
 def test_a_stopped_search_whose_last_trial_reports_is_finished():
     core = started(algorithm="random", trials=1, epochs=1)
     core.apply(SearchStopped())
-    assert report(core, 0, 0.5).instructions[-1] == MoveSearch(SearchState.FINISHED, "The best is trial 0: loss 0.5.")
+    report(core, 0, 0.5)
+    assert (core.state, core.message) == (SearchState.FINISHED, "The best is trial 0: loss 0.5.")
 
 
 def test_a_long_question_is_put_in_parts():
     core = SearchCore(search(algorithm="random", trials=600))
-    asks = core.apply(SearchStarted()).instructions[1:]
+    core.apply(SearchStarted())
+    asks = core.asks()
     assert [len(ask.numbers) for ask in asks] == [256, 256, 88]
-    assert core.asks() == asks
+    core.apply(TrialsRaised(700))
+    core.apply(Answered(256, tuple(values(core, number) for number in asks[1].numbers)))
+    assert core.asks()[:2] == asks[::2], "what is being asked stays the same question"
 
 
 def test_a_search_that_was_stopped_before_it_started_starts_when_it_goes_on():
     core = SearchCore(search(algorithm="random", trials=2))
     core.apply(SearchStopped())
-    assert core.apply(SearchResumed()).instructions[-1] == AskValues((0, 1), 0)
+    core.apply(SearchResumed())
+    assert core.asks() == (AskValues((0, 1), 0),)
 
 
 def test_an_answer_that_the_space_cannot_have_changes_nothing():
@@ -470,11 +556,12 @@ def test_an_answer_that_the_space_cannot_have_changes_nothing():
         {"lr": 0.1, "width": 33},
     ):
         with pytest.raises(Unprocessable):
-            core.apply(Answered(0, wrong))
-    with pytest.raises(Conflict):
-        core.apply(Answered(7, {"lr": 0.1, "width": 32}))
-    with pytest.raises(Conflict):
-        core.apply(Exhausted(0))
-    core.apply(Answered(0, {"lr": 7.0, "width": 32}))
-    assert core.trials[0].values == {"lr": 0.1, "width": 32}
+            core.apply(Answered(0, ({"lr": 0.1, "width": 32}, wrong)))
+    right = {"lr": 0.1, "width": 32}
+    for event in (Answered(1, (right,)), Answered(7, (right,)), Answered(0, (right,)), Answered(0, (right,) * 3)):
+        with pytest.raises(Conflict):
+            core.apply(event)
+    assert core.trials == {}
+    core.apply(Answered(0, ({"lr": 7.0, "width": 32}, right)))
+    assert core.trials[0].values == right
     assert SPACE["lr"].high == 0.1

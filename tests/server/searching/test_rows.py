@@ -22,13 +22,12 @@ class StoredPlay(Play):
 
     def tell(self, event):
         step = super().tell(event)
-        report = None
+        reports = []
         if isinstance(event, Reported) and step.seq:
-            report = TrialReport(trial=event.number, budget=event.budget, metrics=event.metrics, seq=step.seq)
-        changed = sorted({each.number for each in step.instructions if hasattr(each, "number")})
-        rows = [self.row(self.core.trials[number]) for number in changed]
+            reports.append(TrialReport(trial=event.number, budget=event.budget, metrics=event.metrics, seq=step.seq))
+        rows = [self.row(self.core.trials[number]) for number in sorted(set(step.changed))]
         with self.store.write() as writer:
-            writer.searches.take("s", report=report, decisions=step.decisions, trials=rows)
+            writer.searches.take("s", reports=reports, decisions=step.decisions, trials=rows)
         return step
 
     def row(self, trial) -> TrialRow:

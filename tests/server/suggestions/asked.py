@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 
+import msgspec
+
 from edt_sdk.schemas.search.space import Choice, Integer, Uniform, choice, integer, log, uniform
 from edt_sdk.schemas.search.views import TrialState
 from edt_server.searching import PastTrial
@@ -42,6 +44,12 @@ def asking(algorithm, *numbers, search="s", seed=7, space=SPACE, options=None, d
         numbers=numbers,
         **more,
     )
+
+
+async def answered(there, question, log, plugin=None):
+    """The answer to a question that may see these entries of a history."""
+    question = msgspec.structs.replace(question, upto=len(log))
+    return await there.ask(question, lambda since: log[since:], plugin)
 
 
 def loss(values):

@@ -19,7 +19,7 @@ from edt_sdk.schemas.wire.control import ACCOUNT, SANDBOX, Account, Isolation
 from edt_server.searching import PastTrial
 from edt_server.suggestions import Plugin, Suggestions
 from tests.sandboxes import needs_bubblewrap
-from tests.server.suggestions.asked import asking, environ
+from tests.server.suggestions.asked import answered, asking, environ
 from tests.server.suggestions.plugins import GRID, RANDOM, searching
 from tests.waiting import until_async
 
@@ -61,7 +61,7 @@ async def batches(there, plugin, count=4, size=3, space=SPACE, between=None, **m
     found, history, state = [], [], b""
     for at in range(count):
         numbers = range(at * size, (at + 1) * size)
-        said = await there.ask(asking("mine", *numbers, space=space, state=state, **more), history, plugin)
+        said = await answered(there, asking("mine", *numbers, space=space, state=state, **more), history, plugin)
         found += [each.values for each in said.suggestions]
         history, state = ended(said), said.state
         if between is not None:
@@ -102,10 +102,10 @@ async def test_what_a_plugin_is_told(there, install):
     )
     source += "    def get_state(self):\n        return self.last\n    def set_state(self, state):\n        pass\n"
     plugin = install(source)
-    first = await there.ask(asking("mine", 0, 1, space=SMALL), [], plugin)
+    first = await answered(there, asking("mine", 0, 1, space=SMALL), [], plugin)
     assert [each.values["n"] for each in first.suggestions] == [1, 1]
     results = [*ended(first)[:1], PastTrial(1, first.suggestions[1].values, TrialState.FAILED)]
-    second = await there.ask(asking("mine", 2, space=SMALL, state=first.state), results, plugin)
+    second = await answered(there, asking("mine", 2, space=SMALL, state=first.state), results, plugin)
     assert [each.values["n"] for each in second.suggestions] == [3]
     values = {"x": 0.5, "n": 1}
     assert pickle.loads(second.state) == [
@@ -121,7 +121,7 @@ async def test_values_are_snapped_and_more_than_asked_are_dropped(there, install
             "return [found | {'kind': 'b', 'another': 1}] * 5"
         )
     )
-    said = await there.ask(asking("mine", 0, 1, space=SPACE), [], plugin)
+    said = await answered(there, asking("mine", 0, 1, space=SPACE), [], plugin)
     assert [each.values for each in said.suggestions] == [{"lr": 0.045, "power": 0.01, "depth": 6, "kind": "b"}] * 2
     assert said.note == "mine returned 5 sets of values for 2 trials. The rest is dropped."
 
@@ -131,7 +131,7 @@ async def test_a_plugin_may_print_read_and_start_what_it_likes(there, install):
     body += "subprocess.run(['echo', 'hello'])\nsys.stderr.write('y' * 100000)\nreturn [{'x': 0.5, 'n': 2}]"
     plugin = install(searching(body))
     for number in range(3):
-        said = await there.ask(asking("mine", number, space=SMALL), [], plugin)
+        said = await answered(there, asking("mine", number, space=SMALL), [], plugin)
         assert said.suggestions[0].values == {"x": 0.5, "n": 2}
 
 
@@ -168,7 +168,7 @@ async def test_a_plugin_may_print_read_and_start_what_it_likes(there, install):
 )
 async def test_what_a_plugin_does_wrong_is_said_in_a_sentence(there, install, source, sentence):
     with pytest.raises(Unprocessable) as refused:
-        await there.ask(asking("mine", 0, space=SMALL), [], install(source))
+        await answered(there, asking("mine", 0, space=SMALL), [], install(source))
     assert sentence in refused.value.message
 
 
@@ -177,7 +177,7 @@ async def test_a_plugin_that_hangs_is_started_again_twice_and_then_given_up(inst
     body += "print('waiting for godot', flush=True)\nwhile True: time.sleep(60)"
     there = Suggestions(environ(), patience=8.0)
     with pytest.raises(EdtError, match=r"gave no answer in 8 s, 3 times .*Its last words: waiting for godot"):
-        await there.ask(asking("mine", 0, space=SMALL), [], install(searching(body)))
+        await answered(there, asking("mine", 0, space=SMALL), [], install(searching(body)))
     assert (tmp_path / "tries").read_text() == "xxx"
     assert there.pids == {}
     await there.close()
@@ -186,7 +186,7 @@ async def test_a_plugin_that_hangs_is_started_again_twice_and_then_given_up(inst
 async def test_a_plugin_that_dies_each_time(there, install):
     plugin = install(searching("import os, sys\nprint('out of luck', file=sys.stderr, flush=True)\nos._exit(4)"))
     with pytest.raises(EdtError, match=r"has ended, 3 times .*Its last words: out of luck"):
-        await there.ask(asking("mine", 0, space=SMALL), [], plugin)
+        await answered(there, asking("mine", 0, space=SMALL), [], plugin)
 
 
 async def test_a_plugin_that_writes_into_the_protocol(there, install):
@@ -194,14 +194,17 @@ async def test_a_plugin_that_writes_into_the_protocol(there, install):
     body = "import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, b'\\xff' * 100)\n"
     body += "    except OSError:\n        pass\nreturn [{'x': 0.5, 'n': 2}]"
     with pytest.raises(EdtError, match=r"has ended, 3 times"):
-        await there.ask(asking("mine", 0, space=SMALL), [], install(searching(body)))
+        await answered(there, asking("mine", 0, space=SMALL), [], install(searching(body)))
 
 
 async def test_a_plugin_that_dies_once(there, install, tmp_path):
     mark = str(tmp_path / "died")
     body = f"import os\nif not os.path.exists({mark!r}):\n    open({mark!r}, 'w')\n    os._exit(1)\n"
     plugin = install(searching(body + "return [{'x': 0.5, 'n': 2}]"))
-    assert (await there.ask(asking("mine", 0, space=SMALL), [], plugin)).suggestions[0].values == {"x": 0.5, "n": 2}
+    assert (await answered(there, asking("mine", 0, space=SMALL), [], plugin)).suggestions[0].values == {
+        "x": 0.5,
+        "n": 2,
+    }
 
 
 async def test_an_interpreter_without_this_package(there, install, tmp_path):
@@ -210,13 +213,19 @@ async def test_an_interpreter_without_this_package(there, install, tmp_path):
     bare.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -S "$@"\n')
     bare.chmod(0o755)
     with pytest.raises(EdtError, match=r"No module named '?edt_server"):
-        await there.ask(asking("mine", 0, space=SMALL), [], Plugin(plugin.folder, str(bare)))
+        await answered(there, asking("mine", 0, space=SMALL), [], Plugin(plugin.folder, str(bare)))
+
+
+async def test_an_interpreter_that_does_not_exist_is_an_error_in_words(tmp_path):
+    there = Suggestions(environ(), Isolation(kind=SANDBOX), (tmp_path,))
+    with pytest.raises(EdtError, match=r"plug-in mine cannot be started: .*/gone"):
+        await answered(there, asking("mine", 0, space=SMALL), [], Plugin(tmp_path, str(tmp_path / "gone")))
 
 
 async def test_each_search_has_a_process_of_its_own_which_ends_with_it(there, install):
     plugin = install(RANDOM)
     for search in ("a", "b"):
-        await there.ask(asking("mine", 0, space=SMALL, search=search), [], plugin)
+        await answered(there, asking("mine", 0, space=SMALL, search=search), [], plugin)
     pids = there.pids
     assert len(set(pids.values())) == 2
     await there.forget("a")
@@ -228,7 +237,7 @@ async def test_each_search_has_a_process_of_its_own_which_ends_with_it(there, in
 
 async def test_two_first_questions_at_once_share_a_process(there, install):
     plugin = install(RANDOM)
-    await asyncio.gather(*(there.ask(asking("mine", at, space=SMALL), [], plugin) for at in range(3)))
+    await asyncio.gather(*(answered(there, asking("mine", at, space=SMALL), [], plugin) for at in range(3)))
     (pid,) = there.pids.values()
     own = psutil.Process(os.getpid()).children()
     assert [each.pid for each in own if "edt_server.suggestions.plugin_host" in each.cmdline()] == [pid]
@@ -237,7 +246,7 @@ async def test_two_first_questions_at_once_share_a_process(there, install):
 async def test_what_a_plugin_has_started_ends_with_it(there, install, tmp_path):
     body = "import subprocess\np = subprocess.Popen(['sleep', '600'])\n"
     body += f"open({str(tmp_path / 'pid')!r}, 'w').write(str(p.pid))\nreturn []"
-    await there.ask(asking("mine", 0, space=SMALL), [], install(searching(body)))
+    await answered(there, asking("mine", 0, space=SMALL), [], install(searching(body)))
     child = int((tmp_path / "pid").read_text())
     assert psutil.pid_exists(child)
     await there.close()
@@ -258,7 +267,7 @@ async def test_in_a_sandbox_it_sees_its_folder_and_nothing_of_the_server(install
     (folder / "optimizer.py").write_text(searching(body))
     there = Suggestions(environ(), Isolation(kind=SANDBOX), (private,))
     try:
-        said = await there.ask(asking("mine", 0, space=SMALL), [], Plugin(folder, sys.executable))
+        said = await answered(there, asking("mine", 0, space=SMALL), [], Plugin(folder, sys.executable))
         assert said.suggestions[0].values == {"x": 0.5, "n": 2}
         sandbox = there.pids["s"]
         below = [each.pid for each in psutil.Process(sandbox).children(recursive=True)]
@@ -281,7 +290,9 @@ async def test_as_an_account_it_has_the_rights_of_the_account(tmp_path):
     (folder / "optimizer.py").write_text(searching(body))
     there = Suggestions(environ(), Isolation(kind=ACCOUNT), (tmp_path,))
     try:
-        said = await there.ask(asking("mine", 0, space=SMALL), [], Plugin(folder, sys.executable, account=account))
+        said = await answered(
+            there, asking("mine", 0, space=SMALL), [], Plugin(folder, sys.executable, account=account)
+        )
         assert said.suggestions[0].values == {"x": 0.5, "n": 2}
     finally:
         await there.close()
@@ -292,10 +303,10 @@ async def test_a_question_that_is_cancelled_does_not_answer_the_next_one(there, 
     body = f"import os, time\nopen({marks!r}, 'a').write('x')\n"
     body += f"while os.path.getsize({marks!r}) == 1: time.sleep(0.01)\nreturn [{{'x': 0.5, 'n': 2}}]"
     plugin = install(searching(body))
-    first = asyncio.create_task(there.ask(asking("mine", 0, space=SMALL), [], plugin))
+    first = asyncio.create_task(answered(there, asking("mine", 0, space=SMALL), [], plugin))
     await until_async(lambda: os.path.exists(marks), "the question to arrive")
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     assert first.cancelled()
-    said = await there.ask(asking("mine", 5, space=SMALL), [], plugin)
+    said = await answered(there, asking("mine", 5, space=SMALL), [], plugin)
     assert [each.number for each in said.suggestions] == [5]

@@ -17,7 +17,7 @@ from edt_server.searching import PastTrial
 from edt_server.suggestions import ALGORITHMS
 from edt_server.suggestions.questions import NoSuggestion, Suggested, seed_of
 from edt_server.suggestions.suggester import Suggester
-from tests.server.suggestions.asked import SPACE, Lanes, asking, suggestions
+from tests.server.suggestions.asked import SPACE, Lanes, answered, asking, suggestions
 
 # Enough of them that each sampler has left its random beginning: two populations, or more than the first random ones.
 SEARCHES = {
@@ -118,7 +118,7 @@ async def test_equal_searches_in_other_processes_that_are_killed(algorithm):
         asked.append(question)
         if len(asked) == number // 2:
             await there.close()
-        return (await there.ask(question, log)).suggestions
+        return (await answered(there, question, log)).suggestions
 
     try:
         assert values_of((await searched(algorithm, ask)).log) == values_of(expected.log)

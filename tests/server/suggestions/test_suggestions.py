@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from edt_server.suggestions import Suggestions
 from edt_server.suggestions import suggestions as module
-from tests.server.suggestions.asked import Lanes, asking, environ
+from tests.server.suggestions.asked import Lanes, answered, asking, environ
 from tests.waiting import until, until_async
 
 
@@ -28,7 +28,7 @@ async def there():
 async def begun(there, number=12):
     lanes = Lanes()
     for at in range(number):
-        (found,) = (await there.ask(asking("tpe", at), lanes.log)).suggestions
+        (found,) = (await answered(there, asking("tpe", at), lanes.log)).suggestions
         lanes.begin(found)
     return lanes
 
@@ -36,11 +36,11 @@ async def begun(there, number=12):
 @pytest.mark.asyncio
 async def test_one_process_for_all_searches_kept_between_questions(there):
     assert there.pids == {}
-    await there.ask(asking("tpe", 0), [])
+    await answered(there, asking("tpe", 0), [])
     pids = there.pids
-    await there.ask(asking("random", 0, search="other"), [])
+    await answered(there, asking("random", 0, search="other"), [])
     assert there.pids == pids == {"": pids[""]}
-    await there.ask(asking("gp", 0), [])
+    await answered(there, asking("gp", 0), [])
     assert there.pids == {**pids, "gp": there.pids["gp"]}, "which takes long, and holds up no other"
     await there.close()
     assert there.pids == {}
@@ -51,11 +51,11 @@ async def test_one_process_for_all_searches_kept_between_questions(there):
 async def test_killed_in_the_middle_of_a_question(there):
     lanes = await begun(there)
     question = asking("tpe", 12)
-    expected = (await there.ask(question, lanes.log)).suggestions
+    expected = (await answered(there, question, lanes.log)).suggestions
     for _ in range(3):
         pid = there.pids[""]
         os.kill(pid, signal.SIGSTOP)
-        asked = asyncio.create_task(there.ask(question, lanes.log))
+        asked = asyncio.create_task(answered(there, question, lanes.log))
         await until_async(lambda: there._samplers._sent == {}, "the question to be sent")
         os.kill(pid, signal.SIGKILL)
         assert (await asked).suggestions == expected
@@ -65,25 +65,35 @@ async def test_killed_in_the_middle_of_a_question(there):
 @pytest.mark.asyncio
 async def test_a_process_that_has_ended_while_it_was_idle_is_no_failure(there, caplog):
     lanes = await begun(there)
-    expected = (await there.ask(asking("tpe", 12), lanes.log)).suggestions
+    expected = (await answered(there, asking("tpe", 12), lanes.log)).suggestions
     os.kill(there.pids[""], signal.SIGALRM)  # what it sends itself after a long time
     await until_async(lambda: there._samplers.process.returncode is not None, "its end")
-    assert (await there.ask(asking("tpe", 12), lanes.log)).suggestions == expected
+    assert (await answered(there, asking("tpe", 12), lanes.log)).suggestions == expected
     assert "the process that suggests" not in caplog.text
 
 
 @pytest.mark.asyncio
 async def test_a_process_that_keeps_too_much_is_started_again(there, monkeypatch):
     lanes = await begun(there)
-    expected, pids = (await there.ask(asking("tpe", 12), lanes.log)).suggestions, there.pids
+    expected, pids = (await answered(there, asking("tpe", 12), lanes.log)).suggestions, there.pids
     monkeypatch.setattr(module, "MOST_KEPT", len(lanes.log) - 1)
-    assert (await there.ask(asking("tpe", 12), lanes.log)).suggestions == expected
+    assert (await answered(there, asking("tpe", 12), lanes.log)).suggestions == expected
     assert there.pids != pids
 
 
 @pytest.mark.asyncio
+async def test_a_question_that_may_see_less_than_the_one_before_sees_no_more(there):
+    lanes, few = await begun(there), {"startup": 1}
+    expected = (await answered(there, asking("tpe", 12, search="new", options=few), lanes.log[:8])).suggestions
+    later = (await answered(there, asking("tpe", 12, search="new", options=few), lanes.log)).suggestions
+    assert later != expected, "or the test would prove nothing"
+    again = await answered(there, asking("tpe", 12, search="new", options=few), lanes.log[:8])
+    assert again.suggestions == expected
+
+
+@pytest.mark.asyncio
 async def test_questions_of_several_searches_at_once(there):
-    found = await asyncio.gather(*(there.ask(asking("random", at, search=f"s{at}"), []) for at in range(20)))
+    found = await asyncio.gather(*(answered(there, asking("random", at, search=f"s{at}"), []) for at in range(20)))
     assert [each.suggestions[0].number for each in found] == list(range(20))
 
 
@@ -91,10 +101,10 @@ _SERVER = """
 import asyncio, os, sys
 from edt_server.suggestions import Suggestions
 from edt_server.suggestions import suggestions as module
-from tests.server.suggestions.asked import asking
+from tests.server.suggestions.asked import answered, asking
 async def main():
     there = Suggestions(dict(os.environ))
-    await there.ask(asking("tpe", 0), [])
+    await answered(there, asking("tpe", 0), [])
     print(there.pids[""], flush=True)
     await asyncio.Event().wait()
 asyncio.run(main())

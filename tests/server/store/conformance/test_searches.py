@@ -101,7 +101,7 @@ def test_a_search_is_changed(with_search):
 def test_what_an_event_led_to_is_written_together(with_search):
     report = TrialReport(trial=3, budget=9, metrics={"test_accuracy": 0.1 + 0.2, "f1": None}, seq=17)
     with with_search.write() as writer:
-        writer.searches.take("digits-1", report=report, decisions=[DECISION, STOP], trials=[TRIAL])
+        writer.searches.take("digits-1", reports=[report], decisions=[DECISION, STOP], trials=[TRIAL])
     assert with_search.searches.reports("digits-1") == [report]
     assert with_search.searches.decisions("digits-1") == [DECISION, STOP]
     assert with_search.searches.decisions("digits-1", after=1) == [STOP]
@@ -111,7 +111,7 @@ def test_what_an_event_led_to_is_written_together(with_search):
     later = replace(TRIAL, state=TrialState.FAILED)
     report = TrialReport(trial=4, budget=1, metrics={}, seq=18)
     with pytest.raises(IntegrityError), with_search.write() as writer:
-        writer.searches.take("digits-1", report=report, trials=[later], decisions=[STOP])
+        writer.searches.take("digits-1", reports=[report], trials=[later], decisions=[STOP])
     assert with_search.searches.reports("digits-1", since=17) == [], "an index of the log is there already"
     assert with_search.searches.trials("digits-1") == [TRIAL]
 
@@ -120,14 +120,14 @@ def test_the_first_of_two_reports_counts(with_search):
     reports = [TrialReport(trial=3, budget=9, metrics={"loss": value}, seq=seq) for seq, value in ((1, 0.5), (2, 0.25))]
     for report in reports:
         with with_search.write() as writer:
-            writer.searches.take("digits-1", report=report)
+            writer.searches.take("digits-1", reports=[report])
     assert with_search.searches.reports("digits-1") == reports[:1]
 
 
 def test_a_value_that_json_lacks_is_null(with_search):
     with with_search.write() as writer:
         report = TrialReport(trial=0, budget=1, metrics={"loss": math.nan, "f1": math.inf}, seq=1)
-        writer.searches.take("digits-1", report=report)
+        writer.searches.take("digits-1", reports=[report])
     assert with_search.searches.reports("digits-1")[0].metrics == {"loss": None, "f1": None}
 
 
@@ -149,7 +149,7 @@ def test_a_deleted_search_leaves_nothing(with_search):
         for search in ("digits-1", "other"):
             trial = replace(TRIAL, search=search, job=search)
             report = TrialReport(trial=3, budget=9, metrics={}, seq=1)
-            writer.searches.take(search, report=report, decisions=[DECISION], trials=[trial])
+            writer.searches.take(search, reports=[report], decisions=[DECISION], trials=[trial])
     with with_search.write() as writer:
         writer.searches.delete_search("digits-1")
     found = with_search.searches
