@@ -22,17 +22,16 @@ _ABOVE_0, _PART, _GOOD = (
     Annotated[float, Meta(gt=0, le=1)],
 )
 _SEED = {name: ("seed", Annotated[int, Meta(ge=0, lt=1 << 32)]) for name in ("seed", "RandomSeed")}
-_POPULATION = {"population": ("population", _TWO)}
-# By algorithm and name of an option: its name in an `Ask`, and its type.
+# By algorithm and name of an option: its name in an `Ask`, which is Optuna's for its sampler, and its type.
 _OPTIONS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
     "random": _SEED,
     "qmc": _SEED,
     "tpe": {
         **_SEED,
-        "startup": ("startup", _ONE),
-        "WarmUp": ("startup", _THREE),
-        "candidates": ("candidates", _ONE),
-        "EICandidate": ("candidates", _TWO),
+        "startup": ("n_startup_trials", _ONE),
+        "WarmUp": ("n_startup_trials", _THREE),
+        "candidates": ("n_ei_candidates", _ONE),
+        "EICandidate": ("n_ei_candidates", _TWO),
         "good_ratio": ("good_ratio", _GOOD),
         "GoodRatio": ("good_ratio", _GOOD),
         "good_most": ("good_most", _ONE),
@@ -40,14 +39,24 @@ _OPTIONS: Mapping[str, Mapping[str, tuple[str, Any]]] = {
     },
     "gp": {
         **_SEED,
-        "startup": ("startup", _ONE),
-        "InitPoints": ("startup", _ONE),
-        "noiseless": ("noiseless", bool),
-        "Noiseless": ("noiseless", bool),
+        "startup": ("n_startup_trials", _ONE),
+        "InitPoints": ("n_startup_trials", _ONE),
+        "noiseless": ("deterministic_objective", bool),
+        "Noiseless": ("deterministic_objective", bool),
         "CubeSize": ("cube", int),
     },
-    "cmaes": {**_SEED, "startup": ("startup", _ONE), "sigma": ("sigma", _ABOVE_0), **_POPULATION},
-    "nsga2": {**_SEED, **_POPULATION, "crossover": ("crossover", _PART), "mutation": ("mutation", _PART)},
+    "cmaes": {
+        **_SEED,
+        "startup": ("n_startup_trials", _ONE),
+        "sigma": ("sigma0", _ABOVE_0),
+        "population": ("popsize", _TWO),
+    },
+    "nsga2": {
+        **_SEED,
+        "population": ("population_size", _TWO),
+        "crossover": ("crossover_prob", _PART),
+        "mutation": ("mutation_prob", _PART),
+    },
 }
 ALGORITHMS = tuple(_OPTIONS)
 _PACKAGES = {"gp": "scipy", "qmc": "scipy", "cmaes": "cmaes"}

@@ -15,7 +15,7 @@ import math
 import sys
 import traceback
 import warnings
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,6 +39,14 @@ from edt_server.suggestions.questions import (
     serve,
 )
 
+_SAMPLERS: Mapping[str, Callable[..., BaseSampler]] = {
+    "random": RandomSampler,
+    "tpe": TPESampler,
+    "gp": GPSampler,
+    "cmaes": CmaEsSampler,
+    "nsga2": NSGAIISampler,
+}
+_GOOD = frozenset({"good_ratio", "good_most"})  # how many finished trials count as good to tpe
 # Samplers that read what they have written. What the others write is dropped.
 _WRITING = frozenset({"cmaes", "nsga2"})
 # Another trial is held or was pruned, which is the same to a sampler.
@@ -227,37 +235,13 @@ def _seed(ask: Ask) -> int:
 
 def _sampler(algorithm: str, options: Mapping[str, Any], seed: int) -> BaseSampler:
     """Return a fresh sampler for one trial."""
-    match algorithm:
-        case "random":
-            return RandomSampler(seed)
-        case "tpe":
-            ratio, most = options.get("good_ratio", 0.1), options.get("good_most", 25)
-            changed = not {"good_ratio", "good_most"}.isdisjoint(options)
-            return TPESampler(
-                seed=seed,
-                n_startup_trials=options.get("startup", 10),
-                n_ei_candidates=options.get("candidates", 24),
-                gamma=(lambda finished: min(math.ceil(ratio * finished), most)) if changed else None,
-            )
-        case "gp":
-            noiseless = options.get("noiseless", False)
-            return GPSampler(seed=seed, n_startup_trials=options.get("startup", 10), deterministic_objective=noiseless)
-        case "cmaes":
-            return CmaEsSampler(
-                seed=seed,
-                n_startup_trials=options.get("startup", 1),
-                sigma0=options.get("sigma"),
-                popsize=options.get("population"),
-                consider_pruned_trials=True,
-            )
-        case "nsga2":
-            return NSGAIISampler(
-                seed=seed,
-                population_size=options.get("population", 50),
-                crossover_prob=options.get("crossover", 0.9),
-                mutation_prob=options.get("mutation"),
-            )
-    raise ValueError(f"there is no algorithm {algorithm!r}")
+    given = {name: value for name, value in options.items() if name not in ("seed", *_GOOD)}
+    if not _GOOD.isdisjoint(options):
+        ratio, most = options.get("good_ratio", 0.1), options.get("good_most", 25)
+        given["gamma"] = lambda finished: min(math.ceil(ratio * finished), most)
+    if algorithm == "cmaes":
+        given["consider_pruned_trials"] = True
+    return _SAMPLERS[algorithm](seed=seed, **given)
 
 
 def main(argv: Sequence[str]) -> None:

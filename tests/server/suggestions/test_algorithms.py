@@ -16,19 +16,26 @@ SPACE = {"lr": log(1e-4, 1e-1), "width": choice(32, 64), "depth": integer(1, 6)}
         (
             "tpe",
             {"RandomSeed": "2", "WarmUp": "20", "EICandidate": "24", "GoodRatio": "0.25", "GoodMax": "25"},
-            {"seed": 2, "startup": 20, "candidates": 24, "good_ratio": 0.25, "good_most": 25},
+            {"seed": 2, "n_startup_trials": 20, "n_ei_candidates": 24, "good_ratio": 0.25, "good_most": 25},
         ),
-        ("tpe", {"startup": 1, "good_ratio": 1}, {"startup": 1, "good_ratio": 1.0}),
-        ("gp", {"InitPoints": "10", "Noiseless": "true", "CubeSize": "5000"}, {"startup": 10, "noiseless": True}),
-        ("gp", {"Noiseless": "False", "CubeSize": "-1"}, {"noiseless": False}),
-        ("cmaes", {"sigma": "0.5", "population": 8}, {"sigma": 0.5, "population": 8}),
-        ("nsga2", {"population": "10", "mutation": 0, "crossover": "0.5"}, None),
+        ("tpe", {"startup": 1, "good_ratio": 1}, {"n_startup_trials": 1, "good_ratio": 1.0}),
+        (
+            "gp",
+            {"InitPoints": "10", "Noiseless": "true", "CubeSize": "5000"},
+            {"n_startup_trials": 10, "deterministic_objective": True},
+        ),
+        ("gp", {"Noiseless": "False", "CubeSize": "-1"}, {"deterministic_objective": False}),
+        ("cmaes", {"sigma": "0.5", "population": 8}, {"sigma0": 0.5, "popsize": 8}),
+        (
+            "nsga2",
+            {"population": "10", "mutation": 0, "crossover": "0.5"},
+            {"population_size": 10, "mutation_prob": 0.0, "crossover_prob": 0.5},
+        ),
         ("random", {"RandomSeed": "4294967295"}, {"seed": 4294967295}),
     ],
 )
 def test_options_by_both_names_and_as_texts(algorithm, options, expected):
-    found = check_algorithm(algorithm, options, SPACE, trials=100)
-    assert found == (expected if expected is not None else {"population": 10, "mutation": 0.0, "crossover": 0.5})
+    assert check_algorithm(algorithm, options, SPACE, trials=100) == expected
 
 
 @pytest.mark.parametrize(

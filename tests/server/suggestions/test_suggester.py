@@ -24,9 +24,9 @@ SEARCHES = {
     "random": (12, {}),
     "qmc": (12, {}),
     "tpe": (40, {}),
-    "gp": (11, {"startup": 3}),
-    "cmaes": (40, {"population": 5}),
-    "nsga2": (40, {"population": 6}),
+    "gp": (11, {"n_startup_trials": 3}),
+    "cmaes": (40, {"popsize": 5}),
+    "nsga2": (40, {"population_size": 6}),
 }
 LEARNING = ("tpe", "gp", "cmaes", "nsga2")
 # In `make test` tpe stands for all of them.
@@ -214,8 +214,8 @@ def test_good_trials_by_the_options_of_wmla():
             {},
             {"good_ratio": 0.5},
             {"good_ratio": 0.5, "good_most": 4},
-            {"candidates": 500},
-            {"startup": 50},
+            {"n_ei_candidates": 500},
+            {"n_startup_trials": 50},
         )
     }
     assert len(answers) == 5

@@ -83,7 +83,7 @@ async def test_a_process_that_keeps_too_much_is_started_again(there, monkeypatch
 
 @pytest.mark.asyncio
 async def test_a_question_that_may_see_less_than_the_one_before_sees_no_more(there):
-    lanes, few = await begun(there), {"startup": 1}
+    lanes, few = await begun(there), {"n_startup_trials": 1}
     expected = (await answered(there, asking("tpe", 12, search="new", options=few), lanes.log[:8])).suggestions
     later = (await answered(there, asking("tpe", 12, search="new", options=few), lanes.log)).suggestions
     assert later != expected, "or the test would prove nothing"
