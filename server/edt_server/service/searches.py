@@ -8,7 +8,6 @@ import re
 import shutil
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,8 +59,6 @@ if TYPE_CHECKING:
 
 # Named already, and not built: members that go on from each other's state, and values from outside alone.
 _LATER = ("pbt", "manual")
-# What the values and the decisions of a search depend on, beside its settings.
-_PACKAGES = ("jupyter-edt", "optuna", "numpy", "torch")
 _PACKAGE = "package"
 _NUMBERED = re.compile(r"-[1-9]\d{0,5}$")
 _LIVING = [state for state in JobState if not state.final]
@@ -136,7 +133,6 @@ class Searches:
             name=spec.job.name,
             owner=user,
             spec=msgspec.structs.replace(spec, job=msgspec.structs.replace(spec.job, registered=training)),
-            versions={name: version(name) for name in _PACKAGES},
             state=SearchState.CREATED,
             message="",
             created=self._service.now(),

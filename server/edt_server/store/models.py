@@ -204,7 +204,6 @@ class SearchModel(Base):
     name: Mapped[str]
     owner: Mapped[str]
     spec: Mapped[SearchSpec] = mapped_column(StructJSON(SearchSpec))
-    versions: Mapped[dict[str, str]] = mapped_column(JSON())
     state: Mapped[SearchState] = mapped_column(StateName(SearchState))
     message: Mapped[str]
     created: Mapped[float]
@@ -218,7 +217,6 @@ class TrialModel(Base):
     """One row of `edt_trials`. `TrialRow` describes the columns."""
 
     __tablename__ = "edt_trials"
-    __table_args__ = (Index("ix_edt_trials_job", "job"),)
 
     search: Mapped[str] = mapped_column(String(64), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -21,7 +21,6 @@ class SearchRow:
     Attributes:
         name: unique among the searches of its owner.
         spec: its present settings, defaults filled in.
-        versions: of the packages that its decisions depend on, by name.
         best: number of the best trial, None before the first report.
         outside: how many entries of its log came from outside.
         plugin_state: what its plug-in keeps between two questions. Only the plug-in interprets it.
@@ -31,7 +30,6 @@ class SearchRow:
     name: str
     owner: str
     spec: SearchSpec
-    versions: dict[str, str]
     state: SearchState
     message: str
     created: float

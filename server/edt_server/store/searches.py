@@ -76,12 +76,6 @@ class SearchReader:
         with self._reading() as session:
             return [_trial(model) for model in session.scalars(query.order_by(TrialModel.number).limit(limit))]
 
-    def trial_of(self, job_id: str) -> TrialRow | None:
-        """Return the trial that a job belongs to, None for a job of no search."""
-        with self._reading() as session:
-            model = session.scalar(select(TrialModel).where(TrialModel.job == job_id).limit(1))
-            return None if model is None else _trial(model)
-
     def reports(self, search_id: str, *, since: int = 0, limit: int | None = None) -> list[TrialReport]:
         """Return reports that arrived after number `since`, in the order of their arrival."""
         model = TrialReportModel

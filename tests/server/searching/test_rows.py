@@ -43,7 +43,7 @@ def test_the_rows_of_a_search_decide_it_again(tmp_path, name):
     spec = search(**SEARCHES[name])
     store = Store.open(f"sqlite:///{tmp_path / 'edt.db'}")
     with store.write() as writer:
-        writer.searches.add_search(SearchRow("s", "s", "ana", spec, {}, SearchState.RUNNING, "", 0.0, None))
+        writer.searches.add_search(SearchRow("s", "s", "ana", spec, SearchState.RUNNING, "", 0.0, None))
     play = StoredPlay(spec, random.Random(7), fails=0.05)
     play.store = store
     play.tell(SearchStarted())

@@ -89,7 +89,6 @@ SEARCH = SearchRow(
         trials=9,
         points=({"lr": 0.1, "width": 32},),
     ).resolved(),
-    versions={"optuna": "5.0.0"},
     state=SearchState.RUNNING,
     message="",
     created=1_700_000_000.75,
@@ -153,7 +152,7 @@ def make(folder: Path) -> Path:
         for entry in ENTRIES:
             writer.add_entry(entry)
         writer.searches.add_search(SEARCH)
-        writer.searches.take(SEARCH.id, report=REPORT, decisions=DECISIONS, trials=TRIALS)
+        writer.searches.take(SEARCH.id, reports=[REPORT], decisions=DECISIONS, trials=TRIALS)
         writer.searches.add_algorithm(ALGORITHM)
         writer.take_lease("server", HOLDER, now=1_700_000_000.0, expires=1_700_000_005.5, url="http://h:8888/")
     expected = {

@@ -27,7 +27,6 @@ ROW = SearchRow(
     name="digits",
     owner="ana",
     spec=SPEC,
-    versions={"optuna": "5.0.0"},
     state=SearchState.RUNNING,
     message="All is well, ä.",
     created=1.25,
@@ -106,8 +105,6 @@ def test_what_an_event_led_to_is_written_together(with_search):
     assert with_search.searches.decisions("digits-1") == [DECISION, STOP]
     assert with_search.searches.decisions("digits-1", after=1) == [STOP]
     assert with_search.searches.trials("digits-1") == [TRIAL]
-    assert with_search.searches.trial_of("job-3") == TRIAL
-    assert with_search.searches.trial_of("job-4") is None
     later = replace(TRIAL, state=TrialState.FAILED)
     report = TrialReport(trial=4, budget=1, metrics={}, seq=18)
     with pytest.raises(IntegrityError), with_search.write() as writer:

@@ -21,7 +21,6 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("spec", sa.JSON(), nullable=False),
-        sa.Column("versions", sa.JSON(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("created", sa.Float(53), nullable=False),
@@ -49,7 +48,6 @@ def upgrade() -> None:
         sa.Column("ended", sa.Float(53)),
         sa.Column("message", sa.Text(), nullable=False),
     )
-    op.create_index("ix_edt_trials_job", "edt_trials", ["job"])
     op.create_table(
         "edt_trial_reports",
         sa.Column("search", sa.String(64), primary_key=True),
