@@ -184,7 +184,8 @@ class Search:
         """Return a picture drawn by the server. It shows itself in a cell, and `save` writes it to a file.
 
         Args:
-            name: "history" (the value of each trial, and the best so far) or "rungs" (the trials in each comparison).
+            name: "history" (the value of each trial, and the best so far), "parallel" (an axis for each
+                hyper-parameter, a line for each trial) or "rungs" (the trials in each comparison).
             x: the axis of the history: "number" of the trial, or "time" of its end.
             theme: as for `Job.picture`.
             width: pixels, 720 by default.

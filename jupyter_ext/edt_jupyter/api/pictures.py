@@ -18,7 +18,7 @@ from edt_sdk.pictures.parts.look import NARROWEST, THEMES, WIDEST, Look
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 
 JOB_PICTURES = ("allocation", "loss", "efficiency", "spark")
-SEARCH_PICTURES = ("history", "rungs")
+SEARCH_PICTURES = ("history", "parallel", "rungs")
 MACHINE_PICTURES = ("timeline", "slots", "compare", "shares")
 
 
@@ -109,6 +109,8 @@ class _SearchPictureHandler(PictureHandler, path="/searches/{id}/pictures/{pictu
         if picture == "history":
             axis = self.one_of("x", HISTORY_AXES)
             self.show(await pictures.history(user, search, self.look(), axis=axis))
+        elif picture == "parallel":
+            self.show(await pictures.parallel(user, search, self.look()))
         elif picture == "rungs":
             self.show(await pictures.rungs(user, search, self.look()))
         else:

@@ -19,6 +19,7 @@ from edt_sdk.pictures.comparison import Comparison, draw_comparison
 from edt_sdk.pictures.efficiency import draw_efficiency
 from edt_sdk.pictures.history import draw_history
 from edt_sdk.pictures.losses import NO_UPDATE, Losses, draw_losses
+from edt_sdk.pictures.parallel import draw_parallel
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.marks import Mark
 from edt_sdk.pictures.rungs import draw_rungs
@@ -151,6 +152,11 @@ class Picturing:
         core, trials = await self._service.searches.known(user, search)
         data = search_pictures.history(core, trials, axis)
         return await asyncio.to_thread(self._drawings.drawn, draw_history, data, look)
+
+    async def parallel(self, user: str, search: str, look: Look) -> str:
+        """Draw the hyper-parameters and the value of each trial as a line."""
+        data = search_pictures.parallel(*await self._service.searches.known(user, search))
+        return await asyncio.to_thread(self._drawings.drawn, draw_parallel, data, look)
 
     async def rungs(self, user: str, search: str, look: Look) -> str:
         """Draw the comparisons of a search."""

@@ -7,7 +7,7 @@ import { sentenceOf } from '../api';
 import { LogIn } from '../login';
 import { useEdt } from '../page/surroundings';
 import { Tabs } from '../page/tabs';
-import { Head, SearchPicture, Trials, isGone, rungsTab, useSearch } from '../search/parts';
+import { Head, SearchPicture, Trials, isGone, pictureTabs, useSearch } from '../search/parts';
 import { headline } from '../search/words';
 import { type IKnown, type ISearchView } from '../views';
 import type { IBundle } from './bundle';
@@ -41,7 +41,7 @@ export function SearchCard(props: { bundle: IBundle<ISearchView>; onStored: (wan
           onChoose={setTab}
           tabs={[
             { key: 'history', label: 'History', content: () => <SearchPicture view={view} name="history" /> },
-            ...rungsTab(view),
+            ...pictureTabs(view),
             { key: 'best', label: 'Best trials', content: () => <Trials view={view} query={{ sort: 'value', limit: BEST }} /> }
           ]}
         />

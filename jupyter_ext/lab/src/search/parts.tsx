@@ -92,10 +92,11 @@ export function SearchPicture(props: { view: ISearchView; name: string; query?: 
   return <Picture path={path} query={props.query ?? {}} seconds={pauseOf(props.view)} what="Drawing the trials" />;
 }
 
-/** The comparisons of a search that has any before the end. */
-export function rungsTab(view: ISearchView): Tab[] {
+/** The hyper-parameters of all trials, and the comparisons of a search that has any before the end. */
+export function pictureTabs(view: ISearchView): Tab[] {
+  const tab = (key: string, label: string): Tab => ({ key, label, content: () => <SearchPicture view={view} name={key} /> });
   const compares = (view.budgets ?? []).length > 1;
-  return compares ? [{ key: 'rungs', label: 'Rungs', content: () => <SearchPicture view={view} name="rungs" /> }] : [];
+  return [tab('parallel', 'Parallel'), ...(compares ? [tab('rungs', 'Rungs')] : [])];
 }
 
 /** Some of a search's trials, those that `query` says; a click on a number opens the trial's job. */

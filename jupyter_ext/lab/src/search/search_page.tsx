@@ -10,7 +10,7 @@ import { Button } from '../state';
 import type { ISearchView } from '../views';
 import { count, grouped } from '../words';
 
-import { Head, SearchPicture, Trials, isGone, rungsTab, useSearch } from './parts';
+import { Head, SearchPicture, Trials, isGone, pictureTabs, useSearch } from './parts';
 
 const PAGE = 50;
 
@@ -35,7 +35,7 @@ export function SearchPage(props: { id: string; tab: string; onTab: (tab: string
   }
   const tabs: Tab[] = [
     { key: 'history', label: 'History', content: () => <HistoryTab view={view} /> },
-    ...rungsTab(view),
+    ...pictureTabs(view),
     { key: 'trials', label: 'Trials', content: () => <TrialsTab view={view} /> }
   ];
   return (
