@@ -113,7 +113,7 @@ def draw_parallel(trials: ParallelTrials, look: Look | None = None) -> str:
             fill="none",
             stroke=ink.test if is_best else ink.train,
             stroke_width=2.5 if is_best else 1.2,
-            opacity=None if is_best else f"{0.12 + 0.6 * (at / len(some)) ** 2:.2f}",
+            opacity=None if is_best else f"{0.22 + 0.55 * (at / len(some)) ** 2:.2f}",
         )
         parts.append(told(drawn, dot.text) if len(some) <= MOST_TOLD else drawn)
     apart = room / max(1, len(axes) - 1)
