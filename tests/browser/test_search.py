@@ -129,9 +129,11 @@ def test_a_search_that_runs_is_in_the_panel_and_is_stopped_from_its_card(screen,
     screen.answer("Stop", says="The search can be resumed")
     expect(card).to_contain_text("stopped")
     expect(card.get_by_role("button", name="Resume")).to_be_visible()
-    expect(row).to_have_count(0)
+    expect(row).to_contain_text("stopped")  # for an hour
     expect(page.locator(".jp-edt-row", has_text="digits-lr-")).to_have_count(0)
     expect(page.locator(".Toastify__toast")).to_have_count(0)
+    row.click()
+    expect(page.locator(".jp-edt-search-page")).to_contain_text("stopped")
     assert not [url for url in asked if "/edt/api/jobs/digits-lr-" in url], "no trial is asked for on its own"
 
 

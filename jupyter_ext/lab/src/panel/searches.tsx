@@ -1,18 +1,21 @@
-/** The searches that have not ended, above the jobs: one row each. */
+/** The searches that have not ended, and those that have within the hour, above the jobs: one row each. */
 import { useEffect, useState } from 'react';
 
 import { CommandIDs, type Commands } from '../commands';
 import type { Jobs } from '../jobs';
 import { Standing } from '../search/standing';
 import { SEARCH_LOOKS, headline } from '../search/words';
-import type { ISearchView } from '../views';
+import { type ISearchView, isFinal } from '../views';
 
 const EVERY_MS = 5_000;
 const MOST = 20;
+/** Of the newest so many those are shown that ended less than so many seconds ago. */
+const ENDED = 5;
+const SHOWN_S = 3600;
 
 export function Searches(props: { jobs: Jobs; commands: Commands; visible: boolean }): JSX.Element | null {
   const { jobs, commands, visible } = props;
-  const [live, setLive] = useState<readonly ISearchView[]>([]);
+  const [shown, setShown] = useState<readonly ISearchView[]>([]);
   useEffect(() => {
     if (!visible || !commands.hasCommand(CommandIDs.openSearch)) {
       return;
@@ -20,12 +23,14 @@ export function Searches(props: { jobs: Jobs; commands: Commands; visible: boole
     let over = false;
     const ask = async (): Promise<void> => {
       try {
-        const asked = ['running', 'paused'].map(state =>
-          jobs.api.request<{ searches: ISearchView[] }>('searches', { state, limit: MOST, no_track_activity: 1 })
+        const asked = [{ state: 'running', limit: MOST }, { state: 'paused', limit: MOST }, { limit: ENDED }].map(query =>
+          jobs.api.request<{ searches: ISearchView[] }>('searches', { ...query, no_track_activity: 1 })
         );
-        const found = await Promise.all(asked);
+        const found = (await Promise.all(asked)).flatMap(each => each.searches);
+        const since = Date.now() / 1000 - SHOWN_S;
         if (!over) {
-          setLive(found.flatMap(each => each.searches));
+          const recent = found.filter(view => !isFinal(view.state) || (view.ended ?? 0) > since);
+          setShown([...new Map(recent.map(view => [view.id, view])).values()]);
         }
       } catch {
         // The panel shows above that the server does not answer.
@@ -38,9 +43,9 @@ export function Searches(props: { jobs: Jobs; commands: Commands; visible: boole
       clearInterval(timer);
     };
   }, [jobs, visible]);
-  return live.length === 0 ? null : (
+  return shown.length === 0 ? null : (
     <ul className="jp-edt-searches" aria-label="Searches">
-      {live.map(view => (
+      {shown.map(view => (
         <li key={view.id}>
           <button
             type="button"
