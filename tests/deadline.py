@@ -2,8 +2,8 @@
 
 CI ends a run after 90 minutes and then knows nothing of it. On a machine seven times slower than usual the tests take
 longer than that. With this plugin no test begins behind T, in seconds since 1970; what is left out is skipped, and
-named by file at the end. So that it is the least important, tests of single parts and their contracts begin, and those
-that need a browser or a whole training come last. Where there is time for all, all run.
+named by file at the end. So that it is the least important, tests of the engine and the server begin, and those that
+need a browser or a whole training come last. Where there is time for all, all run.
 """
 
 from __future__ import annotations
@@ -11,25 +11,29 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-# Folders that begin last, in this order; within the first of them the files that show what the engine promises begin.
+# What begins: the engine and the scheduler with all that is below the server, and then what both promise, as a whole.
+_FIRST = ("training", "server")
+_PROMISES = ("test_equal_bits.py", "test_client_mode.py", "test_isolation.py", "test_recovery.py")
+# Folders that begin last, in this order.
 _LAST = ("e2e", "failures", "benchmarks", "browser")
-_FIRST_OF_E2E = ("test_equal_bits.py", "test_client_mode.py", "test_isolation.py", "test_recovery.py")
 _REASON = "the time of this run is over (EDT_TEST_DEADLINE)"
 _left_out: Counter[str] = Counter()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the folders of whole journeys behind the others; within a folder the order stays."""
-    items.sort(key=lambda item: _rank(item.path))
+    items.sort(key=lambda item: _rank(item.nodeid.partition("::")[0].split("/")))
 
 
-def _rank(file: Path) -> tuple[int, bool]:
-    folder = next((name for name in _LAST if name in file.parts), None)
-    return (0 if folder is None else 1 + _LAST.index(folder), file.name not in _FIRST_OF_E2E)
+def _rank(path: list[str]) -> int:
+    """Return when a file begins, 0 for first."""
+    for at, folder in enumerate(_LAST):
+        if folder in path:
+            return 1 if path[-1] in _PROMISES else 3 + at
+    return 0 if not set(_FIRST).isdisjoint(path) else 2
 
 
 @pytest.hookimpl(tryfirst=True)

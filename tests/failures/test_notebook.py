@@ -118,7 +118,7 @@ def edt(world: World, *words: str, token: str = "", url: str = "") -> str:
     """What a person reads at a shell."""
     token = token or world.server.token
     command = [sys.executable, "-m", "edt_sdk.cli", *words, "--url", url or world.url, "--token", token]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=world.root)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=world.root)
     assert "Traceback" not in done.stderr
     return done.stderr or done.stdout
 

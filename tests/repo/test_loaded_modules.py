@@ -15,7 +15,6 @@ def loaded_by(statement):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     return {name.split(".")[0] for name in json.loads(run.stdout.splitlines()[-1])}
 

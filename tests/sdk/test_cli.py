@@ -24,7 +24,7 @@ def environment(runtime_dir, peer=None):
 def edt(peer, runtime_dir):
     def run(*words, server=True, **variables):
         env = environment(runtime_dir, peer if server else None) | variables
-        return subprocess.run([*EDT, *map(str, words)], capture_output=True, text=True, timeout=60, env=env)
+        return subprocess.run([*EDT, *map(str, words)], capture_output=True, text=True, env=env)
 
     return run
 
@@ -507,7 +507,7 @@ def test_a_closed_pipe_is_quiet(peer, runtime_dir, view):
         os.close(writer)
         os.read(reader, 10)
         os.close(reader)
-        _, complaints = process.communicate(timeout=30)
+        _, complaints = process.communicate()
     assert (process.returncode, complaints) == (0, b"")
 
 
@@ -531,7 +531,7 @@ def test_ctrl_c(peer, runtime_dir, view, stream):
     ) as process:
         assert waiting.wait(30)
         process.send_signal(signal.SIGINT)
-        out, complaints = process.communicate(timeout=30)
+        out, complaints = process.communicate()
     assert (process.returncode, out) == (130, "")
     assert "Stopped waiting. Job edt-1 goes on" in complaints
     assert "or at a shell: edt wait edt-1, edt stop edt-1" in complaints

@@ -116,7 +116,7 @@ def test_a_log_keeps_its_colours_at_a_terminal(at_terminal, hostile):
 
 def test_a_pipe_gets_every_character(peer, hostile, runtime_dir):
     def piped(*words):
-        done = subprocess.run([*EDT, *words], capture_output=True, timeout=60, env=environment(runtime_dir, peer))
+        done = subprocess.run([*EDT, *words], capture_output=True, env=environment(runtime_dir, peer))
         return done.stdout.decode()
 
     assert json.loads(piped("list", "--all", "-o", "json"))["jobs"][0]["name"] == hostile["name"]

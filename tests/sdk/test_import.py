@@ -18,7 +18,7 @@ HEAVY = "{'torch', 'numpy', 'IPython', 'ipywidgets', 'requests', 'jupyter_server
 
 
 def run(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -59,8 +59,6 @@ def test_the_magics_load_neither_torch_nor_widgets_nor_the_network():
 
 def test_the_budget_of_the_import():
     """Counted by Python itself, in microseconds; it is a few thousand on any machine, 0.3 s is the limit."""
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "import edt_sdk"], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-X", "importtime", "-c", "import edt_sdk"], capture_output=True, text=True)
     line = next(line for line in done.stderr.splitlines() if line.split("|")[-1].strip() == "edt_sdk")
     assert int(line.split("|")[1]) < 300_000

@@ -113,7 +113,7 @@ def edt(peer, runtime_dir):
         env |= {"EDT_URL": peer.url, "EDT_TOKEN": peer.token}
         return subprocess.run(
             [sys.executable, "-m", "edt_sdk.cli", *map(str, words)],
-            capture_output=True, text=True, timeout=60, env=env, **options,
+            capture_output=True, text=True, env=env, **options,
         )  # fmt: skip
 
     return run

@@ -16,7 +16,6 @@ def execute(*cells, each=lambda index: None, errors=False):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     client = NotebookClient(
         notebook,
-        timeout=60,
         kernel_name="python3",
         allow_errors=errors,
         config=on_unix_sockets(),
@@ -141,7 +140,7 @@ def test_a_terminal_gets_a_line_and_no_widget(training, stream, events, make_vie
         "c.monitor(); print('ipywidgets' in sys.modules)"
     )
     env = {"EDT_URL": training.url, "EDT_TOKEN": training.token, "JUPYTER_RUNTIME_DIR": str(runtime_dir)}
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert ran.stdout == "Monitor of job edt-1\nFalse\n"
     assert ran.stderr.startswith("digits: running, 2 of 4 slots")
     assert "finished, update 9 of 9" in ran.stderr

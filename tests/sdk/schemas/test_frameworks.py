@@ -78,7 +78,7 @@ def test_at_a_prompt(accepting, folder, monkeypatch):
     monkeypatch.setenv("EDT_TOKEN", accepting.token)
     words = ("--framework", "PyTorch", "--command", "bash run.sh 'a b'", "--data-path", "mnist", "--max-workers", "2")
     done = subprocess.run(
-        [sys.executable, "-m", "edt_sdk.cli", "submit", str(folder), *words], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "edt_sdk.cli", "submit", str(folder), *words], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     spec = spec_of(accepting)
