@@ -35,6 +35,7 @@ from edt_server.service import Service
 from edt_server.store import StoreError
 
 _ASK_AGAIN = 0.1
+_FLAGS = {"1": True, "true": True, "0": False, "false": False, "": False}
 _CODES = {cls.status: code for code, cls in reversed(BY_CODE.items()) if cls.__base__ is EdtError and cls.status != 500}
 _HINTS = {
     405: "See /edt/api/spec.yaml for the verbs of each resource.",
@@ -276,8 +277,11 @@ class EdtHandler(ExtensionHandlerMixin, APIHandler):
         return value
 
     def flag(self, name: str) -> bool:
-        """Return True for `?name=1`, `true` or `True`."""
-        return self.get_query_argument(name, "0").lower() in ("1", "true")
+        """Return True for `?name=1` or `true`, False for `0`, `false` or nothing. InvalidRequest for another value."""
+        value = self.get_query_argument(name, "0").lower()
+        if value not in _FLAGS:
+            raise InvalidRequest(f"{name} is 0 or 1, not {value!r:.60}.", field=name)
+        return _FLAGS[value]
 
 
 def routes_of(*modules: ModuleType, below: str = "") -> list[tuple[str, type[EdtHandler]]]:

@@ -175,6 +175,8 @@ async def test_a_long_list_comes_in_pages(submit, call):
 WRONG = (
     ("jobs", {"state": "HAPPY"}, "state"),
     ("jobs", {"limit": "0"}, "limit"),
+    ("jobs", {"trials": "2"}, "trials"),
+    ("jobs", {"all": "yes"}, "all"),
     ("jobs", {"before": "yesterday"}, "before"),
     ("timeline", {"points": "1"}, "points"),
     ("timeline", {"start": "noon"}, "start"),
