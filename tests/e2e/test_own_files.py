@@ -87,6 +87,20 @@ def test_they_are_packed_where_they_are_and_run_elsewhere(runs: LocalServer, ask
     assert "says hello" in through_sdk.wait(300, progress=False).logs()
 
 
+def test_a_search_of_them_runs_elsewhere_too(runs: LocalServer, asks: LocalServer) -> None:
+    settings = {"space": "lr=0.1|0.2", "metric": "loss", "algorithm": "grid"}
+    spec = {"max_workers": 1, "framework": "PyTorch", "name": f"of-{asks.root.name}"}
+    wanted = {"source": "mine", "main": "train.py", "spec": spec, "search": settings}
+    looked = post(asks, "previews", wanted)
+    assert looked.status_code == 200, looked.text
+    assert looked.json()["forecast"]["text"].startswith("2 trials; the script says how long each trains. ")
+    sent = post(asks, "searches/submissions", wanted)
+    assert sent.status_code == 201, sent.text
+    found = runs.client().search_named(sent.json()["id"])
+    assert found.view.spec.job.name == spec["name"]
+    found.stop()
+
+
 def test_what_is_refused_there_is_said_here_in_the_same_words(asks: LocalServer) -> None:
     spec = {"max_workers": 1, "instance_group": "x"}
     for path in ("previews", "submissions"):

@@ -33,7 +33,6 @@ from edt_sdk.schemas.search.spec import SearchSpec, search_of
 from edt_sdk.schemas.search.views import SearchPreview, SearchView
 from edt_server.jobs import Stored, gone
 
-S = TypeVar("S", JobSpec, SearchSpec)
 T = TypeVar("T")
 _PACKED = ("main", "code_dir")
 
@@ -172,19 +171,22 @@ class _PreviewsHandler(PickingHandler, path="/previews", resource="edt:jobs"):
             files = tuple(PackedFile(name=file.name, size=file.size) for file in collected.listed)
             notes = collected.notes
         if request.search is None:
-            forecast = await self._asked("forecasts", spec, Forecast, self.service.forecast)
+            # Not looked up before it is needed: a server in client mode has no service.
+            forecast = await self._asked("forecasts", spec, Forecast, lambda: self.service.forecast(self.user, spec))
         else:
             search = search_of(spec, request.search)
-            outlook = await self._asked("searches/preview", search, SearchPreview, self.service.searches.preview)
+            outlook = await self._asked(
+                "searches/preview", search, SearchPreview, lambda: self.service.searches.preview(self.user, search)
+            )
             forecast = msgspec.structs.replace(outlook.forecast, text=f"{outlook.text} {outlook.forecast.text}")
             notes = (*notes, *outlook.notes)
         self.reply(_preview(spec, files, notes, forecast))
 
-    async def _asked(self, path: str, spec: S, cls: type[T], here: Callable[[str, S], Awaitable[T]]) -> T:
+    async def _asked(self, path: str, spec: JobSpec | SearchSpec, cls: type[T], here: Callable[[], Awaitable[T]]) -> T:
         async def there(peer: Peer) -> T:
             return msgspec.json.decode(await post_json(peer, path, msgspec.json.encode(spec)), type=cls)
 
-        return await self.where_jobs_run(lambda: here(self.user, spec), there)
+        return await self.where_jobs_run(here, there)
 
 
 def _preview(spec: JobSpec, files: tuple[PackedFile, ...], notes: tuple[str, ...], forecast: Forecast) -> Preview:
@@ -227,19 +229,26 @@ class _SubmissionsHandler(PickingHandler, path="/submissions", resource="edt:job
 class _SearchSubmissionsHandler(PickingHandler, path="/searches/submissions", resource="edt:searches"):
     async def post(self) -> None:
         """Pack, and start a search whose trials are made of it. Returns the search."""
-        request, start = self.request_made(), self.service.searches.start
+        request = self.request_made()
         if request.search is None:
             raise InvalidRequest("A search needs its settings.", hint="Give space, metric and trials.", field="search")
         if isinstance(request.source, OfJob):
             found, spec = await self.again(request.source.job, request)
             search, weights = search_of(spec, request.search), found.weights(spec)
-            view = await start(self.user, search, found.package, training=found.training, weights=weights)
+            try:
+                view = await self.service.searches.start(
+                    self.user, search, found.package, training=found.training, weights=weights
+                )
+            except FileNotFoundError:
+                raise gone(request.source.job) from None
         else:
             collected, spec = await self.picked(request.source, request)
             search = search_of(spec, request.search)
             sent = msgspec.json.encode(search)
-            view = await self.packed(
-                collected.files, "searches", sent, SearchView, lambda package: start(self.user, search, package)
-            )
+
+            async def started(package: Path) -> SearchView:
+                return await self.service.searches.start(self.user, search, package)
+
+            view = await self.packed(collected.files, "searches", sent, SearchView, started)
         self.set_header("Location", url_path_join(self.base_url, "edt/api/searches", view.id))
         self.reply(view, 201)
