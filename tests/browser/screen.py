@@ -20,7 +20,7 @@ from edt_sdk.testing import LocalServer
 from tests.browser.patience import until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 90_000  # a limit for what hangs, on a machine with much else to do
+PATIENCE = 180_000  # a limit for what hangs, on a machine with much else to do
 AGAIN = 3_000  # milliseconds after which something is not there because it was closed, not because it is slow
 # What slides or fades in has arrived; what turns for ever is not waited for.
 STILL = """() => Promise.all(document.getAnimations()

@@ -50,7 +50,7 @@ def test_a_generation_spans_both_hosts_and_workers_tell_theirs(two_hosts: Jobs, 
     assert two_hosts.final_hash(job) == two_hosts.final_hash(alone)
 
 
-@pytest.mark.timeout(240 + 60 * LOSSES)
+@pytest.mark.timeout(600 + 60 * LOSSES)
 def test_a_job_goes_on_when_hosts_are_lost_and_ends_with_the_same_bits(two_hosts: Jobs, tmp_path: Path) -> None:
     arguments = ("--epochs", str(4 + 12 * LOSSES), "--samples", "60", "--pause", "0.01")
     alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(600)
