@@ -15,6 +15,7 @@ __all__ = [
     "efficiency",
     "history",
     "losses",
+    "parallel",
     "rungs",
     "shares",
     "slots_map",
