@@ -13,8 +13,6 @@ from edtcallback import EDTLoggerCallback
 from fabric_model import FabricModel
 from torch import nn
 
-from edt_sdk.training.member.link import Link
-
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=8)
 parser.add_argument("--samples", type=int, default=203)
@@ -84,6 +82,8 @@ class Gate(Callback):
         while gate.exists():
             time.sleep(0.02)
         if (Path(options.gates) / f"told-{epoch}").exists():
+            from edt_sdk.training.member.link import Link  # which the version before has elsewhere
+
             link = next(thing for thing in gc.get_objects() if isinstance(thing, Link))
             while (generation := link.generation(link.pending)) is None or generation.members:
                 time.sleep(0.02)
