@@ -134,6 +134,11 @@ export function request(draft: Draft): { body: Picked | null; wrong: Wrong } {
     whole(name, least, spec);
   }
   const search = draft.what === 'search' ? searchOf(draft, wrong, whole) : null;
+  if (search !== null) {
+    // The form's seed is that of the suggested values, as in Python and at a shell.
+    search['seed'] = spec['seed'];
+    delete spec['seed'];
+  }
   for (const name of PLAIN) {
     if (draft[name].trim() !== '' || (ofJob(draft) && NONE.includes(name))) {
       spec[name] = draft[name].trim();
@@ -168,8 +173,7 @@ function searchOf(
   wrong: Wrong,
   whole: (name: keyof Draft, least: number, into: Record<string, unknown>) => void
 ): Record<string, unknown> {
-  // The form's seed is that of the suggested values.
-  const search: Record<string, unknown> = { space: draft.space, metric: draft.metric.trim(), seed: Number(draft.seed) };
+  const search: Record<string, unknown> = { space: draft.space, metric: draft.metric.trim() };
   if (draft.space.trim() === '') {
     wrong.space = 'Say what is searched, such as lr=log(1e-4,1e-1) width=32|64|128.';
   }
