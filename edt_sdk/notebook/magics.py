@@ -18,6 +18,7 @@ from IPython.core.magic import Magics
 
 from edt_sdk.notebook.completion import completer
 from edt_sdk.notebook.magic_options import (
+    F,
     as_typed,
     job_argument,
     line_cell_magic,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from edt_sdk.monitor import Monitor
 
 TAG = "edt"
-F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 _SCRIPT_ARGS = re.compile(r"(?:^|\s)--(?:\s|$)")
 

@@ -7,19 +7,7 @@ import time
 
 
 def run(folder, deadline):
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        folder,
-        "-p",
-        "tests.deadline",
-        folder,
-    ]
+    words = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "tests.deadline", "--rootdir", folder]
     environ = os.environ | {"EDT_TEST_DEADLINE": str(deadline)}
     return subprocess.run([*words, folder], env=environ, capture_output=True, text=True, check=False)
 
