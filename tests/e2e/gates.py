@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.hosts import running
 from tests.waiting import until
 
 
@@ -19,14 +20,14 @@ class Gates:
         for epoch in self._closed:
             (folder / f"hold-{epoch}").touch()
 
-    def opened(self) -> int:
-        """Return how many workers have opened the data set, which is the last thing before they are ready."""
+    def ready(self) -> int:
+        """Return how many living workers have opened the data set, which is the last thing before they are ready."""
         path = self.folder / "opened"
-        return len(path.read_text().splitlines()) if path.exists() else 0
+        return len(running({int(pid) for pid in path.read_text().split()})) if path.exists() else 0
 
     def open_until(self, condition: Callable[[], Any], what: str, *, ready: int = 1) -> None:
         """Let the job through one epoch at a time until the condition holds. Start with `ready` workers or more."""
-        until(lambda: self.opened() >= ready, f"{ready} workers that have opened the data set")
+        until(lambda: self.ready() >= ready, f"{ready} workers that have opened the data set")
 
         def holds() -> bool:
             if condition():

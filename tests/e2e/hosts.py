@@ -75,8 +75,3 @@ def hosts_of(job: Job) -> set[str]:
 def wait_for_hosts(job: Job, *hosts: str) -> None:
     """Until the job trains on exactly these."""
     until(lambda: hosts_of(job) == set(hosts), f"workers on {' and '.join(hosts)}")
-
-
-def wait_for_host(job: Job, host: str) -> None:
-    """Until the job trains on this one, and perhaps on others."""
-    until(lambda: host in hosts_of(job), f"workers on {host}")

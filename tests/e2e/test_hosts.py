@@ -12,8 +12,9 @@ import pytest
 from edt_sdk import Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
+from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
-from tests.e2e.hosts import agent, lose, running, wait_for_host, wait_for_hosts
+from tests.e2e.hosts import agent, hosts_of, lose, running, wait_for_hosts
 from tests.waiting import until
 
 TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.local_hosts": {"a": 2, "b": 2}, "EdtApp.checkpoint_interval": 1.0}
@@ -36,14 +37,21 @@ def wait_for_updates(jobs: Jobs, job: Job, more: int = 3) -> None:
     until(lambda: committed(jobs, job) >= goal, f"{more} more updates")
 
 
+def let_through(jobs: Jobs, job: Job, gates: Gates, more: int) -> None:
+    """Open gates until there are so many more updates."""
+    goal = committed(jobs, job) + more
+    gates.open_until(lambda: committed(jobs, job) >= goal, f"{more} more updates")
+
+
 @pytest.mark.long
 def test_a_generation_spans_both_hosts_and_workers_tell_theirs(two_hosts: Jobs, tmp_path: Path) -> None:
     slots = [(slot["host"], slot["device"]) for slot in two_hosts.client.cluster()["slots"]]
     assert sorted(slots) == [("a", "cpu"), ("a", "cpu"), ("b", "cpu"), ("b", "cpu")]
-    # Longer than a loaded machine takes to start something on the second host.
-    arguments = ("--epochs", "150", "--samples", "60")
-    job = two_hosts.submit("cnn.py", *arguments, "--gates", str(tmp_path))
-    wait_for_hosts(job, "a", "b")
+    arguments = ("--epochs", "40", "--samples", "60")
+    gates = Gates(tmp_path / "gates", 40)
+    job = two_hosts.submit("cnn.py", *arguments, "--gates", str(gates.folder))
+    gates.open_until(lambda: hosts_of(job) == {"a", "b"}, "workers on both hosts", ready=4)
+    gates.open_all()
     job.wait(120)
     alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(120)
     assert max(two_hosts.worlds(job)) >= 2
@@ -52,17 +60,20 @@ def test_a_generation_spans_both_hosts_and_workers_tell_theirs(two_hosts: Jobs, 
 
 @pytest.mark.timeout(600 + 60 * LOSSES)
 def test_a_job_goes_on_when_hosts_are_lost_and_ends_with_the_same_bits(two_hosts: Jobs, tmp_path: Path) -> None:
-    arguments = ("--epochs", str(4 + 12 * LOSSES), "--samples", "60", "--pause", "0.01")
+    epochs = 4 + 12 * LOSSES
+    arguments = ("--epochs", str(epochs), "--samples", "60")
     alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(600)
-    job = two_hosts.submit("cnn.py", *arguments, "--gates", str(tmp_path))
+    gates = Gates(tmp_path / "gates", epochs)
+    job = two_hosts.submit("cnn.py", *arguments, "--gates", str(gates.folder))
     for number in range(LOSSES):
-        wait_for_hosts(job, "a", "b")
-        wait_for_updates(two_hosts, job, 1 + number % 3)
+        gates.open_until(lambda: hosts_of(job) == {"a", "b"}, "workers on both hosts", ready=4)
+        let_through(two_hosts, job, gates, 1 + number % 3)
         # Of each pair the first takes the job's supervisor with it, the second only workers: it is on the other host.
-        host = "ab"[number // 2 % 2]
+        host, other = "ab" if number // 2 % 2 == 0 else "ba"
         assert lose(two_hosts, host) >= 2
-        wait_for_host(job, "ba"[number // 2 % 2])
-        wait_for_updates(two_hosts, job)
+        until(lambda: other in hosts_of(job), f"workers on {other}")  # noqa: B023
+        let_through(two_hosts, job, gates, 3)
+    gates.open_all()
     job.wait(600)
     commits = [commit["update"] for commit in two_hosts.commits(job)]
     assert commits == list(range(len(two_hosts.commits(alone))))

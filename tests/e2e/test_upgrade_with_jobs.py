@@ -132,7 +132,7 @@ def test_jobs_of_the_version_before_go_on_with_the_same_bits(
         old, other = workers(job)
         job.update(max_workers=3)
         os.kill(other, signal.SIGKILL)
-        gates.open_until(lambda: jobs.worlds(job)[-1:] == [3], "three workers", ready=4)
+        gates.open_until(lambda: jobs.worlds(job)[-1:] == [3], "three workers", ready=3)
         assert workers(job)[0] == old
 
         # Once nobody has the state any more, it is in the copy in memory alone, which the old member has written.
