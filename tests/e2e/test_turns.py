@@ -9,7 +9,6 @@ import pytest
 
 from edt_sdk import Job
 from edt_sdk.testing import LocalServer
-from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
 from tests.waiting import until
 
@@ -36,18 +35,16 @@ def stints(job: Job) -> int:
 
 @pytest.mark.long  # turns: server/core/test_turns.py; bits of a suspended job: chaos/test_short.py
 def test_three_jobs_on_two_slots_all_get_on_in_turns_and_end_with_the_same_bits(turns: Jobs, tmp_path: Path) -> None:
-    arguments = ["--epochs", "4", "--samples", "243", "--pause", "0.01"]
+    arguments = ["--epochs", "4", "--samples", "243", "--pause", "0.01", "--gates", str(tmp_path)]
     alone = turns.submit("cnn.py", *arguments, name="alone", max_workers=1).wait(300)
 
-    gates = Gates(tmp_path / "gates", 4)
-    three = [turns.submit("cnn.py", *arguments, "--gates", str(gates.folder), name=f"job-{n}") for n in range(3)]
+    three = [turns.submit("cnn.py", *arguments, name=f"job-{number}") for number in range(3)]
     until(lambda: any(job.refresh().state == "PENDING" for job in three), "one that waits")
     waiting = next(job for job in three if job.state == "PENDING")
     assert waiting.view.reason is not None
     assert "take turns" in waiting.view.reason.text
     until(lambda: all(turns.commits(job) for job in three), "updates of all three")
     assert not any(job.refresh().view.state.final for job in three), "they were all under way at once"
-    gates.open_all()
 
     for job in three:
         job.wait(300)
