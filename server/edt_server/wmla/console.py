@@ -49,12 +49,15 @@ _SHOWN = {"loss": "Loss", "accuracy": "Accuracy", "confusion": "ConfusionMatrix"
 
 
 def text(body: Mapping[str, Any], field: str) -> str:
-    """Return a text without surrounding blanks, "" for none. InvalidRequest for another type."""
-    value = body.get(field)
+    """Return a text without surrounding blanks, "" for none. InvalidRequest for another type.
+
+    `field` is its name, perhaps after those of the objects that hold it: algoDef.algorithm.
+    """
+    value = body.get(field.rpartition(".")[2])
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidRequest(f"{field} is a text, not {value!r}.", field=field)
+        raise InvalidRequest(f"{field} is a text, not {value!r:.60}.", field=field)
     return value if field in _AS_THEY_ARE else value.strip()
 
 

@@ -6,11 +6,13 @@ Nothing of a request is kept beside the search, so a search of a native client h
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from edt_sdk.schemas.catalogue import ModelTraining
 from edt_sdk.schemas.errors import InvalidRequest
@@ -21,7 +23,7 @@ from edt_sdk.schemas.search.spec import ALGORITHMS, MOST_GP_TRIALS, MOST_LANES, 
 from edt_sdk.schemas.search.views import SearchState, SearchView, TrialReport, TrialState, TrialView
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.wmla import ids
-from edt_server.wmla.console import engine, synchronous, text
+from edt_server.wmla.console import engine, required, synchronous, text
 from edt_server.wmla.console_hyperparameters import as_tuned, from_console, tuned
 
 # By our names, in the order of WMLA's list.
@@ -47,6 +49,17 @@ _EXPERIMENTS = {
 }
 _OVER = (TrialState.FINISHED, TrialState.PRUNED, TrialState.FAILED)
 _Object = Mapping[str, Any]
+_Objects = list[dict[str, Any]] | None
+_Number = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]  # refuses NaN too
+_Whole = Annotated[int, Meta(ge=-_SAFE, le=_SAFE)]
+_WORDS: Mapping[Any, str] = {
+    str: "a text",
+    _Number: "a number",
+    _Whole: "a whole number",
+    _Objects: "a list of objects",
+    Value: "a text or a number",
+}
+_KINDS: Mapping[str, Any] = {"int": _Whole, "double": _Number, "str": str, "string": str}
 
 
 # --- a request --------------------------------------------------------------------------------------------------------
@@ -69,28 +82,33 @@ def search_spec(form: _Object, job: JobSpec, *, name: str, seed: int) -> SearchS
         name: its name where the request has none.
         seed: its seed where the request has none.
     """
-    definition = part(form, "algoDef")
-    given = {key.lower(): value for key, value in _given(definition)}
-    algorithm = _algorithm(_text(definition, "algorithm", "algoDef.algorithm"))
+    definition = {key: value for key, value in part(form, "algoDef").items() if value is not None}
+    params: dict[str, Value] = {
+        required(each, "algoDef.algoParams.name"): _as(Value, "algoDef.algoParams.value", each.get("value"))
+        for each in _objects(definition, "algoDef.algoParams")
+    }
+    given = {key.lower(): value for key, value in params.items()}
+    algorithm = _algorithm(required(definition, "algoDef.algorithm"))
+    minutes = _as(_Number, "algoDef.maxRunTime", definition.get("maxRunTime", -1))
     lanes = _count(definition, "maxParalleJobNum", _count(definition, "maxParalleJob", 1))
     most = MOST_GP_TRIALS if algorithm == "gp" else MOST_TRIALS
     trials = _count(definition, "maxJobNum", most)
-    hpo_name = _text(form, "hpoName", "hpoName") if form.get("hpoName") else name
+    hpo_name = required(form, "hpoName") if form.get("hpoName") else name
     if hpo_name == "algorithm":
         raise InvalidRequest("A task cannot be called algorithm.", hint="It is a route.", field="hpoName")
     objective = definition.get("objective") or "minimize"
     settings: dict[str, Any] = {
         "job": msgspec.structs.replace(job, name=hpo_name),
-        "metric": _text(definition, "objectiveMetric", "algoDef.objectiveMetric"),
+        "metric": required(definition, "algoDef.objectiveMetric"),
         "direction": objective.lower() if isinstance(objective, str) else repr(objective),
         "algorithm": algorithm,
         "trials": trials,
         "parallel": 1 if algorithm == "gp" else lanes,
         "lanes": 1 if algorithm == "gp" else min(lanes, MOST_LANES),
-        "seed": _whole("RandomSeed", given["randomseed"]) if "randomseed" in given else seed,
+        "seed": _as(_Whole, "RandomSeed", given["randomseed"]) if "randomseed" in given else seed,
         "value": "best",
         "fail_fast": False,
-        "max_time": _minutes(definition),
+        "max_time": minutes * 60 if minutes > 0 else None,
     }
     additional = definition.get("additionalMetrics") or {}
     if not isinstance(additional, Mapping):
@@ -113,7 +131,7 @@ def search_spec(form: _Object, job: JobSpec, *, name: str, seed: int) -> SearchS
             key: value for key, value in chosen.items() if value is not None and (key != "CubeSize" or trials < most)
         }
     else:
-        settings["options"] = dict(_given(definition))
+        settings["options"] = params
     return SearchSpec(**settings, space=space)
 
 
@@ -124,7 +142,7 @@ def tuning(form: _Object, *, group: str) -> tuple[ModelTraining, str]:
     assert not remarks
     return ModelTraining(
         framework=engine(text(given, "framework")) if text(given, "framework") else None,
-        max_workers=_whole("resDef.workerNum", given.get("workerNum") or 1),
+        max_workers=_as(_Whole, "resDef.workerNum", given.get("workerNum") or 1),
         hyperparameters=training,
         instance_group=group,
     ), text(given, "initWeightPath")
@@ -133,9 +151,9 @@ def tuning(form: _Object, *, group: str) -> tuple[ModelTraining, str]:
 def tuning_spec(form: _Object, job: JobSpec, *, name: str, seed: int) -> SearchSpec:
     """Return the search over a model of the console, not checked. Its names are those of `pth_parameter_mgr`."""
     given, definition = part(form, "resDef"), dict(part(form, "algoDef"))
-    if _algorithm(_text(definition, "algorithm", "algoDef.algorithm")) == "hyperband":
+    if _algorithm(required(definition, "algoDef.algorithm")) == "hyperband":
         resource = {"ResourceName": "epochs", "ResourceValue": given.get("maxiteration")}
-        params = _objects(definition, "algoParams") + [{"name": k, "value": v} for k, v in resource.items()]
+        params = _objects(definition, "algoDef.algoParams") + [{"name": k, "value": v} for k, v in resource.items()]
         definition["algoParams"] = params
     # These clients have no word for the metric, and the console's own scripts report a loss and an accuracy.
     metric = "accuracy" if str(definition.get("objective")).lower() == "maximize" else "loss"
@@ -144,7 +162,8 @@ def tuning_spec(form: _Object, job: JobSpec, *, name: str, seed: int) -> SearchS
         job = msgspec.structs.replace(job, wmla=WmlaRequest(remarks=tuple(remarks)))
     spec = search_spec({**form, "algoDef": definition}, job, name=name, seed=seed)
     if spec.resource:
-        spec = msgspec.structs.replace(spec, min_epochs=_whole("resDef.miniteration", given.get("miniteration") or 1))
+        least = _as(_Whole, "resDef.miniteration", given.get("miniteration") or 1)
+        spec = msgspec.structs.replace(spec, min_epochs=least)
     return _renamed(spec, tuned)
 
 
@@ -177,28 +196,14 @@ def _algorithm(word: str) -> str:
     return found
 
 
-def _given(definition: _Object) -> Iterable[tuple[str, Value]]:
-    for each in _objects(definition, "algoParams"):
-        value = each.get("value")
-        if not isinstance(value, str | int | float):
-            raise InvalidRequest(f"The value of an algoParam is a text, not {value!r:.60}.", field="algoDef.algoParams")
-        yield _text(each, "name", "algoDef.algoParams"), value
-
-
-def _minutes(definition: _Object) -> float | None:
-    minutes = definition.get("maxRunTime")
-    number = -1 if minutes is None else _number("algoDef.maxRunTime", minutes)
-    return number * 60 if number > 0 else None
-
-
 def _resource(definition: _Object, given: Mapping[str, Value]) -> dict[str, Any]:
     for name in ("ResourceName", "ResourceValue"):
         if name.lower() not in given:
             raise InvalidRequest(f"Hyperband needs the algoParam {name}.", field=f"algoDef.algoParams.{name}")
     return {
         "resource": str(given["resourcename"]),
-        "epochs": _whole("ResourceValue", given["resourcevalue"]),
-        "eta": _number("eta", given.get("eta", definition.get("hyperbandEta") or 3)),
+        "epochs": _as(_Whole, "ResourceValue", given["resourcevalue"]),
+        "eta": _as(_Number, "eta", given.get("eta", definition.get("hyperbandEta") or 3)),
     }
 
 
@@ -213,34 +218,34 @@ def _experiments(form: _Object) -> dict[str, Any]:
         point = {}
         # IBM's SDK has a name of its own for them.
         key = "fixedHyperParams" if "fixedHyperParams" in each else "hyperParams"
-        for item in _objects(each, key, f"experiments.{key}"):
-            name = _text(item, "name", "experiments.hyperParams.name")
-            point[name] = _typed(f"experiments.hyperParams.{name}", _kind(item, name), item.get("fixedVal"))
+        for item in _objects(each, f"experiments.{key}"):
+            name = required(item, "experiments.hyperParams.name")
+            point[name] = _as(_kind(item, name), f"experiments.hyperParams.{name}", item.get("fixedVal"))
         points.append(point)
-    numbers = [_whole("experiments.id", each.get("id", place)) for place, each in enumerate(found)]
+    numbers = [_as(_Whole, "experiments.id", each.get("id", place)) for place, each in enumerate(found)]
     return {"points": tuple(points), "trials": len(points), "options": {_IDS: " ".join(map(str, numbers))}}
 
 
 def _parameter(item: _Object) -> tuple[str, Parameter]:
-    name = _text(item, "name", "hyperParams.name")
+    name = required(item, "hyperParams.name")
     field, kind = f"hyperParams.{name}", _kind(item, name)
-    ranged = _text(item, "type", f"{field}.type").lower()
+    ranged = required(item, f"{field}.type").lower()
     if ranged == "discrete":
-        keys = {"double": ("discreteDbVal",), "int": ("discreteIntVal",), "str": ("discreateStrVal", "discreteStrVal")}
+        keys = {_Number: ("discreteDbVal",), _Whole: ("discreteIntVal",), str: ("discreateStrVal", "discreteStrVal")}
         found = next((item[key] for key in keys[kind] if item.get(key)), None)
         if not isinstance(found, list):
             raise InvalidRequest(f"{name} is discrete and has no list {keys[kind][0]}.", field=field)
-        return name, Choice(values=tuple(_typed(field, kind, value) for value in found))
-    if ranged != "range" or kind == "str":
-        text = f"{name} has the type {ranged} of {kind}."
+        return name, Choice(values=tuple(_as(kind, field, value) for value in found))
+    if ranged != "range" or kind is str:
+        text = f"{name} has the type {ranged} of {item['dataType']}."
         raise InvalidRequest(text, hint="There is Range of INT or DOUBLE, and Discrete.", field=f"{field}.type")
-    ends = ("minIntVal", "maxIntVal") if kind == "int" else ("minDbVal", "maxDbVal")
-    low, high = (_number(f"{field}.{end}", item.get(end)) for end in ends)
+    ends = ("minIntVal", "maxIntVal") if kind is _Whole else ("minDbVal", "maxDbVal")
+    low, high = (_as(kind, f"{field}.{end}", item.get(end)) for end in ends)
     # Keys without a meaning are there with 0 or an empty text.
-    step, base = (_number(f"{field}.{key}", item.get(key) or 0) or None for key in ("step", "power"))
-    if kind == "double":
+    step, base = (_as(_Number, f"{field}.{key}", item.get(key) or 0) or None for key in ("step", "power"))
+    if kind is _Number:
         return name, Uniform(low=low, high=high, step=step, base=base)
-    range_ = Integer(low=_whole(field, low), high=_whole(field, high), step=_whole(f"{field}.step", step or 1))
+    range_ = Integer(low=low, high=high, step=_as(_Whole, f"{field}.step", step or 1))
     if base is None:
         return name, range_
     # The powers of a whole number are far apart, so they are choices.
@@ -248,65 +253,36 @@ def _parameter(item: _Object) -> tuple[str, Parameter]:
     if range_.low < 0 or range_.count > MOST_CHOICES or base < 1 or range_.high * math.log2(base) > math.log2(_SAFE):
         text = f"The powers of {name} are not at most {MOST_CHOICES:,} whole numbers up to {_SAFE:,}."
         raise InvalidRequest(text, hint="Use DOUBLE.", field=f"{field}.power")
-    return name, Choice(values=tuple(_whole(field, base ** range_.at(index)) for index in range(range_.count)))
+    return name, Choice(values=tuple(_as(_Whole, field, base ** range_.at(index)) for index in range(range_.count)))
 
 
-def _kind(item: _Object, name: str) -> str:
-    kind = _text(item, "dataType", f"hyperParams.{name}.dataType").lower()
-    kind = "str" if kind == "string" else kind
-    if kind not in ("int", "double", "str"):
+def _kind(item: _Object, name: str) -> Any:
+    kind = required(item, f"hyperParams.{name}.dataType").lower()
+    if kind not in _KINDS:
         text = f"The dataType of {name} is INT, DOUBLE or STR, not {kind!r:.60}."
         raise InvalidRequest(text, field=f"hyperParams.{name}.dataType")
-    return kind
-
-
-def _typed(field: str, kind: str, value: Any) -> Value:
-    if kind == "str":
-        if not isinstance(value, str):
-            raise InvalidRequest(f"{field} is a text, not {value!r:.60}.", field=field)
-        return value
-    return _whole(field, value) if kind == "int" else _number(field, value)
-
-
-def _text(item: _Object, name: str, field: str) -> str:
-    found = item.get(name)
-    if not isinstance(found, str) or not found.strip():
-        raise InvalidRequest(f"{field} is a text, not {found!r:.60}.", field=field)
-    return found.strip()
-
-
-def _objects(item: _Object, name: str, field: str = "") -> list[_Object]:
-    found = item.get(name)
-    if found is None:
-        return []
-    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
-        raise InvalidRequest(f"{field or name} is a list of objects.", field=field or name)
-    return found
+    return _KINDS[kind]
 
 
 def _count(definition: _Object, name: str, default: int) -> int:
     """Return a number of experiments. -1, or none, is the default."""
-    found = _whole(f"algoDef.{name}", definition.get(name, -1))
+    found: int = _as(_Whole, f"algoDef.{name}", definition.get(name, -1))
     if found == 0 or found < -1:
         raise InvalidRequest(f"algoDef.{name} is -1 or above 0, not {found}.", field=f"algoDef.{name}")
     return default if found == -1 else found
 
 
-def _number(field: str, value: Any) -> float:
+def _objects(item: _Object, field: str) -> list[dict[str, Any]]:
+    return _as(_Objects, field, item.get(field.rpartition(".")[2])) or []
+
+
+def _as(kind: Any, field: str, value: Any) -> Any:
+    """Return a value of the request as one of `_WORDS`. A number may be a text, such as .5."""
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InvalidRequest(f"{field} is a number, not {value!r:.60}.", field=field)
-    return number
-
-
-def _whole(field: str, value: Any) -> int:
-    number = _number(field, value)
-    if not number.is_integer() or abs(number) > _SAFE:
-        raise InvalidRequest(f"{field} is a whole number, not {value!r:.60}.", field=field)
-    return int(number)
+        number = isinstance(value, str) and kind in (_Number, _Whole)
+        return msgspec.convert(float(value) if number else value, kind, strict=False)
+    except (ValueError, msgspec.ValidationError):
+        raise InvalidRequest(f"{field} is {_WORDS[kind]}, not {value!r:.60}.", field=field) from None
 
 
 # --- an answer --------------------------------------------------------------------------------------------------------
