@@ -14,11 +14,11 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.errors import Conflict, EdtError, NotFound
@@ -456,23 +456,24 @@ class SearchRun:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _trial_row(self, core: SearchCore, number: int, sampler_state: bytes | None) -> TrialRow:
-        trial, now = core.trials[number], self._service.now()
-        before = self.trials.get(number) or TrialRow(
-            self.row.id, number, trial.rung, trial.bracket, trial.values, trial.state, now
-        )
-        running = trial.open and before.state is TrialState.RUNNING
-        return replace(
-            before,
+        trial, now, before = core.trials[number], self._service.now(), self.trials.get(number)
+        running = trial.open and before is not None and before.state is TrialState.RUNNING
+        job, created, kept = ("", now, None) if before is None else (before.job, before.created, before.sampler_state)
+        return TrialRow(
+            search=self.row.id,
+            number=number,
+            state=TrialState.RUNNING if running else trial.state,
             rung=trial.rung,
             bracket=trial.bracket,
             params=trial.values,
-            state=TrialState.RUNNING if running else trial.state,
             value=core.value(trial),
             epochs=trial.epochs,
+            job=job,
             parent=trial.parent,
+            created=created,
             ended=now if trial.state in _OVER else None,
             message=trial.message,
-            sampler_state=sampler_state or before.sampler_state,
+            sampler_state=sampler_state or kept,
         )
 
     def _next_row(self, core: SearchCore, decisions: Iterable[Decision], plugin_state: bytes) -> SearchRow:

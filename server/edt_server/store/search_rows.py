@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import msgspec
 
 from edt_sdk.schemas.search.spec import SearchSpec
-from edt_sdk.schemas.search.views import SearchState, TrialState
+from edt_sdk.schemas.search.views import SearchState, TrialView
 
 
 def named(search: str) -> str:
@@ -14,8 +13,7 @@ def named(search: str) -> str:
     return f"the search {search}"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRow:
+class SearchRow(msgspec.Struct, frozen=True):
     """One search. Times are seconds since the epoch (UTC).
 
     Attributes:
@@ -39,32 +37,17 @@ class SearchRow:
     plugin_state: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TrialRow:
-    """One trial, as `TrialView` describes it.
+class TrialRow(TrialView, frozen=True, kw_only=True):
+    """One trial, as its view and what its sampler keeps.
 
     Attributes:
         sampler_state: what the sampler wants to read again with the trial. Only the suggester interprets it.
     """
 
-    search: str
-    number: int
-    rung: int
-    bracket: int
-    params: dict[str, Any]
-    state: TrialState
-    created: float
-    value: float | None = None
-    epochs: int = 0
-    job: str = ""
-    parent: int | None = None
-    ended: float | None = None
-    message: str = ""
     sampler_state: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlgorithmRow:
+class AlgorithmRow(msgspec.Struct, frozen=True):
     """An algorithm that a user installed.
 
     Attributes:

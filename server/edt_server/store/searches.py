@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from typing import Any
 
-import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import delete, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
-from edt_server.store.models import AlgorithmModel, SearchDecisionModel, SearchModel, TrialModel, TrialReportModel
+from edt_server.store.models import AlgorithmModel, Base, SearchDecisionModel, SearchModel, TrialModel, TrialReportModel
 from edt_server.store.search_rows import AlgorithmRow, SearchRow, TrialRow, named
 
-_CHANGES = frozenset(SearchRow.__slots__) - {"id", "owner", "created"}
+_CHANGES = frozenset(SearchRow.__struct_fields__) - {"id", "owner", "created"}
 
 
 class SearchReader:
@@ -70,11 +69,12 @@ class SearchReader:
         limit: int | None = None,
     ) -> list[TrialRow]:
         """Return at most `limit` trials with a number above `after`, by number, optionally only in some states."""
-        query = select(TrialModel).where(TrialModel.search == search_id, TrialModel.number > after)
+        model = TrialModel
+        query = select(model).where(model.search == search_id, model.number > after).order_by(model.number).limit(limit)
         if states is not None:
-            query = query.where(TrialModel.state.in_(list(states)))
+            query = query.where(model.state.in_(list(states)))
         with self._reading() as session:
-            return [_trial(model) for model in session.scalars(query.order_by(TrialModel.number).limit(limit))]
+            return [Base.value(row, TrialRow) for row in session.scalars(query)]
 
     def reports(self, search_id: str, *, since: int = 0, limit: int | None = None) -> list[TrialReport]:
         """Return reports that arrived after number `since`, in the order of their arrival."""
@@ -113,7 +113,7 @@ class SearchWriter:
         taken = select(SearchModel.id).where(SearchModel.owner == row.owner, SearchModel.name == row.name)
         if self._session.scalar(taken) is not None or self._session.get(SearchModel, row.id) is not None:
             raise Conflict(f"There is a search {row.name} already.", hint="Give it another name.", field="name")
-        self._session.add(SearchModel(**{name: getattr(row, name) for name in row.__slots__}))
+        self._session.add(SearchModel(**asdict(row)))
         self._session.flush()
 
     def update_search(self, search_id: str, **changes: Any) -> SearchRow:
@@ -148,9 +148,9 @@ class SearchWriter:
         for report in reports:
             key = (search_id, report.trial, report.budget)
             if self._session.get(TrialReportModel, key) is None:
-                self._session.add(TrialReportModel(search=search_id, **msgspec.structs.asdict(report)))
+                self._session.add(TrialReportModel(search=search_id, **asdict(report)))
         if decisions:
-            rows = [{"search": search_id, **msgspec.structs.asdict(each)} for each in decisions]
+            rows = [{"search": search_id, **asdict(each)} for each in decisions]
             self._session.execute(insert(SearchDecisionModel), rows)
         if trials:
             numbers = [row.number for row in trials]
@@ -182,7 +182,3 @@ class SearchWriter:
         if model is None:
             raise NotFound(f"There is no search {search_id}.", hint="client.searches() lists them.", search=search_id)
         return model
-
-
-def _trial(model: TrialModel) -> TrialRow:
-    return TrialRow(**{name: getattr(model, name) for name in TrialRow.__slots__})

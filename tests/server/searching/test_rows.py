@@ -33,8 +33,9 @@ class StoredPlay(Play):
     def row(self, trial) -> TrialRow:
         value = self.core.value(trial)
         return TrialRow(
-            "s", trial.number, trial.rung, trial.bracket, trial.values, trial.state, 0.0, value, trial.epochs,
-            parent=trial.parent, message=trial.message,
+            search="s", number=trial.number, rung=trial.rung, bracket=trial.bracket, params=trial.values,
+            state=trial.state, created=0.0, value=value, epochs=trial.epochs, job="", parent=trial.parent,
+            ended=None, message=trial.message,
         )  # fmt: skip
 
 

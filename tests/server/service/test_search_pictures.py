@@ -22,7 +22,8 @@ def rows_of(core):
     return {
         number: TrialRow(
             search="s", number=number, rung=trial.rung, bracket=trial.bracket, params=trial.values, state=trial.state,
-            created=1.0, value=core.value(trial), epochs=trial.epochs, ended=2.0,
+            created=1.0, value=core.value(trial), epochs=trial.epochs, job="", parent=None, ended=2.0,
+            message="",
         )
         for number, trial in core.trials.items()
     }  # fmt: skip

@@ -97,9 +97,15 @@ SEARCH = SearchRow(
     plugin_state=b"\x00\xff",
 )
 TRIALS = [
-    TrialRow("digits-4", 0, 1, 0, {"lr": 0.1, "width": 32}, TrialState.HELD, 1_700_000_001.0, 0.5, 1, "job-3"),
-    TrialRow("digits-4", 1, 0, 0, {"lr": 0.01, "width": 64}, TrialState.WAITING, 1_700_000_001.0),
-]
+    TrialRow(
+        search="digits-4", number=0, rung=1, bracket=0, params={"lr": 0.1, "width": 32}, state=TrialState.HELD,
+        created=1_700_000_001.0, value=0.5, epochs=1, job="job-3", parent=None, ended=None, message="",
+    ),
+    TrialRow(
+        search="digits-4", number=1, rung=0, bracket=0, params={"lr": 0.01, "width": 64}, state=TrialState.WAITING,
+        created=1_700_000_001.0, value=None, epochs=0, job="", parent=None, ended=None, message="",
+    ),
+]  # fmt: skip
 REPORT = TrialReport(trial=0, budget=1, metrics={"test_accuracy": 0.5, "f1": None}, seq=3)
 DECISIONS = [
     Decision(index=1, kind="start", text="the search starts", event={"type": "SearchStarted"}),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from edt_sdk.schemas.errors import Conflict, NotFound
@@ -45,6 +45,7 @@ TRIAL = TrialRow(
     epochs=9,
     job="job-3",
     parent=1,
+    ended=None,
     message="",
     sampler_state=b"\x01",
 )
