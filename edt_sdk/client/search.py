@@ -29,20 +29,19 @@ from edt_sdk.display.search_view import (
 from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.http.connection import Connection, Params
 from edt_sdk.http.following import PATIENCE, Pause, over
-from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, ServerUnreachable, WaitTimeout
+from edt_sdk.schemas.errors import EdtError, InvalidRequest, JobFailed, WaitTimeout
 from edt_sdk.schemas.fields import names_checked
 from edt_sdk.schemas.job import JobState, convert_change, tags_of
 from edt_sdk.schemas.search.space import Value
 from edt_sdk.schemas.search.spec import SearchPatch
 from edt_sdk.schemas.search.views import Decision, SearchState, SearchView, TrialReport, TrialState, TrialView
-from edt_sdk.waiting.waiting import StoppedWaiting
+from edt_sdk.waiting.waiting import StoppedWaiting, patiently
 
 if TYPE_CHECKING:
     import torch
 
 _PAGE = 1000  # rows of one answer
 _BEST = 10  # rows of a card
-_LONGEST_PAUSE = 2.0  # seconds between two looks at a search that is waited for
 Row = TypeVar("Row", TrialView, TrialReport, Decision)
 
 
@@ -223,15 +222,15 @@ class Search:
             ServerUnreachable: the connection could not be restored.
         """
         deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
-        retry, pause = Pause(PATIENCE), 0.1
+        pause = Pause(PATIENCE)
         try:
-            while self._waited(retry, deadline):
-                left = pause if deadline is None else min(pause, deadline - time.monotonic())
-                time.sleep(max(0.0, left))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+            while True:
+                view = patiently(lambda: self.refresh().view, None, deadline)
+                if view.state.final or view.state is SearchState.PAUSED or over(None, deadline):
+                    break
+                pause.wait(None, deadline)
         except KeyboardInterrupt:
             raise StoppedWaiting(f"Stopped waiting. Search {self.name} goes on; end it with search.stop().") from None
-        view = self._view
         if view.state is SearchState.FINISHED:
             return self
         ids = {"search": view.id, "state": view.state.value}
@@ -240,18 +239,6 @@ class Search:
             said = view.message or "No message."
             raise JobFailed(f"Search {self.name} is {view.state.value}: {said}", hint=hint, **ids)
         raise WaitTimeout(f"Search {self.name} is still {view.state.value} after {timeout or 0:g} s.", **ids)
-
-    def _waited(self, retry: Pause, deadline: float | None) -> bool:
-        """Look at the search, and return whether to look again."""
-        try:
-            view = self.refresh().view
-        except ServerUnreachable as lost:
-            retry.failure(lost, None, deadline)
-        else:
-            retry.success()
-            if view.state.final or view.state is SearchState.PAUSED:
-                return False
-        return not over(None, deadline)
 
     # --- changing it --------------------------------------------------------------------------------------------------
 

@@ -112,7 +112,11 @@ class Pause:
         self._since = now if self._since is None else self._since
         if now - self._since > self.patience:
             raise error
-        delay = self._delay if deadline is None else max(0.0, min(self._delay, deadline - now))
+        self.wait(stop, deadline)
+
+    def wait(self, stop: threading.Event | None, deadline: float | None) -> None:
+        """Wait for the back-off, and double it."""
+        delay = self._delay if deadline is None else max(0.0, min(self._delay, deadline - time.monotonic()))
         if stop is None:
             time.sleep(delay)
         else:

@@ -55,7 +55,7 @@ def watch(
     after = ""
     while True:
         # First an explicit view: the event stream reports changes only, and the job may have ended long ago.
-        view = _patiently(connection, job_id, stop, deadline, away)
+        view = patiently(lambda: fetch(connection, job_id), stop, deadline, away)
         yield view
         if view.state.final:
             return
@@ -157,18 +157,17 @@ def away_words(lost: ServerUnreachable, since: float) -> str:
     )
 
 
-def _patiently(
-    connection: Connection,
-    job_id: str,
+def patiently(
+    fetch: Callable[[], T],
     stop: threading.Event | None,
     deadline: float | None,
-    away: Callable[[ServerUnreachable | None], None],
-) -> JobView:
+    away: Callable[[ServerUnreachable | None], None] = lambda lost: None,
+) -> T:
     """Call `fetch` with the same retries as the event stream, because a wait may start during an outage."""
     pause = Pause(PATIENCE)
     while True:
         try:
-            view = fetch(connection, job_id)
+            found = fetch()
         except ServerUnreachable as lost:
             if over(stop, deadline):
                 raise
@@ -178,7 +177,7 @@ def _patiently(
         else:
             if pause.lasting > UNNOTICED:
                 away(None)
-            return view
+            return found
 
 
 def sight_lost(error: EdtError, job_id: str) -> EdtError:
