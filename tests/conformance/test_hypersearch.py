@@ -267,7 +267,7 @@ WRONG: dict[str, tuple[dict[str, Any] | str, str]] = {
     "a group that is no text": (data(modelSpec={"sigName": [1], "args": ARGS}), "sigName"),
     "no algoDef": (data(algoDef=None), "algoDef"),
     "no algorithm": (data(algorithm=""), "algoDef.algorithm"),
-    "an unknown algorithm": (data("Simulated"), "There is no algorithm 'Simulated'"),
+    "an unknown algorithm": (data("Simulated"), "There is no search algorithm 'Simulated'"),
     "an algorithm of ours": (data("halving"), "There is no algorithm halving"),
     "no metric": (data(objectiveMetric=None), "objectiveMetric"),
     "another objective": (data(objective="smallest"), "direction is"),

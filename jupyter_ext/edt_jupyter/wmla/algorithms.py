@@ -18,9 +18,16 @@ _HREF = "/platform/rest/deeplearning/v1/hypersearch/algorithm"
 class _AlgorithmHandler(ConsoleHandler):
     async def own(self) -> list[dict[str, Any]]:
         """Return what the user has installed."""
+        shelf = self.service.searches.plugins.shelf
         return [
-            installed(name=row.name, folder=row.folder, owner=row.owner, created=row.created, log_level=row.log_level)
-            for row in await self.service.searches.plugins.installed(self.user)
+            installed(
+                name=row.name,
+                folder=str(shelf.places(row).data),
+                owner=row.owner,
+                created=row.created,
+                log_level=row.data["log_level"],
+            )
+            for row in await shelf.rows(self.user)
         ]
 
 

@@ -1,4 +1,4 @@
-"""Own data sets and models under a name: their files, and what a job takes from them (decision 026).
+"""Own data sets, models and algorithms under a name: their files, and what a job takes from them (decision 026).
 
 Never: HTTP or scheduling.
 

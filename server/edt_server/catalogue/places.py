@@ -1,8 +1,8 @@
 """Where the catalogue's files are, and which folder of the server a user's path means.
 
-`catalogue/<owner>/<id>/` below the data folder of the service: `data/` the files of a copied data set, `code.tar.gz`
-the code of a model, `weights/` the weights its trainings start with. There are two roots: `data_dir` is the service's
-own folder, `data_fs` the folder of shared data sets that jobs see as DLI_DATA_FS.
+`catalogue/<owner>/<id>/` below the data folder of the service: `data/` the files of a copied data set or of an
+algorithm, `code.tar.gz` the code of a model, `weights/` the weights its trainings start with. There are two roots:
+`data_dir` is the service's own folder, `data_fs` the folder of shared data sets that jobs see as DLI_DATA_FS.
 
 A folder that is being filled has another name until it is complete (`incoming`). A new server finds the remains of an
 interrupted upload by that name.
@@ -45,7 +45,7 @@ class Places:
 
     @property
     def data(self) -> Path:
-        """Return the folder with the files of a copied data set."""
+        """Return the folder with the files of a copied data set, or of an algorithm."""
         return self.folder / "data"
 
     @property

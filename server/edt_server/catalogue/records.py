@@ -14,8 +14,14 @@ import msgspec
 from edt_sdk.schemas.catalogue import DEFAULT_FRAMEWORK, Dataset, DatasetType, Model
 from edt_server.store import CatalogueRow, Use
 
-DATASET, MODEL, TEMPLATE, WEIGHTS = "dataset", "model", "template", "weights"
-CALLED = {DATASET: "data set", MODEL: "model", TEMPLATE: "template", WEIGHTS: "file of weights"}
+DATASET, MODEL, TEMPLATE, WEIGHTS, ALGORITHM = "dataset", "model", "template", "weights", "algorithm"
+CALLED = {
+    DATASET: "data set",
+    MODEL: "model",
+    TEMPLATE: "template",
+    WEIGHTS: "file of weights",
+    ALGORITHM: "search algorithm",
+}
 COPY, REFERENCE = "copy", "reference"
 
 

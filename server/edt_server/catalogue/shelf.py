@@ -1,7 +1,7 @@
 """A user's catalogue entries of a kind: find them by name, add and remove them with their files.
 
-Shared by data sets, models and weights. Files are in their place before the row is committed, and are removed after the
-row. So every row has its files. Names are looked up among the owner's entries only.
+Shared by data sets, models, weights and algorithms of searches. Files are in their place before the row is committed,
+and are removed after the row. So every row has its files. Names are looked up among the owner's entries only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -67,7 +67,7 @@ class JobService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """All entries of a kind: "dataset", "model" or "template"."""
+    """All entries of a kind: "dataset", "model", "template", "weights" or "algorithm"."""
 
     service: JobService
     kind: str
@@ -102,10 +102,17 @@ class Shelf:
         """Return where the files of an entry are."""
         return Places(self.service.settings.data_dir, row.owner, row.id)
 
-    async def add(self, user: str, name: str, fill: Callable[[Places], msgspec.Struct]) -> CatalogueRow:
-        """Add an entry. Raises Conflict when the name is taken. Nothing is left behind then, or when `fill` raises.
+    async def add(
+        self,
+        user: str,
+        name: str,
+        fill: Callable[[Places], msgspec.Struct],
+        check: Callable[[Places], Awaitable[None]] | None = None,
+    ) -> CatalogueRow:
+        """Add an entry. Raises Conflict when the name is taken. Nothing is left behind then, or when a function raises.
 
-        `fill` puts its files into its folder, which exists, and returns its record. It runs in a thread.
+        `fill` puts its files into its folder, which exists, and returns its record. It runs in a thread. `check` tries
+        the files in their place, before the entry is there.
         """
         # Before any file is copied.
         if any(row.name == name for row in await self.rows(user)):
@@ -122,6 +129,8 @@ class Shelf:
 
         try:
             record = await asyncio.to_thread(prepared)
+            if check is not None:
+                await check(places)
             now = time.time()
             row = CatalogueRow(places.id, user, self.kind, name, now, now, msgspec.to_builtins(record))
 

@@ -301,9 +301,9 @@ class Searches:
         whole = spec.check().resolved()
         if whole.kind is PLUG_IN:
             try:
-                await self.plugins.find(user, spec.algorithm)
+                await self.plugins.shelf.row(user, spec.algorithm)
             except NotFound as missing:
-                known = (*ALGORITHMS, *(row.name for row in await self.plugins.installed(user)))
+                known = (*ALGORITHMS, *(row.name for row in await self.plugins.shelf.rows(user)))
                 hint = did_you_mean(spec.algorithm, known)
                 raise Unprocessable(missing.message, hint=hint, field="algorithm") from None
         else:

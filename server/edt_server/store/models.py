@@ -261,16 +261,3 @@ class SearchDecisionModel(Base):
     text: Mapped[str]
     outside: Mapped[bool]
     event: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-
-
-class AlgorithmModel(Base):
-    """One row of `edt_algorithms`. `AlgorithmRow` describes the columns."""
-
-    __tablename__ = "edt_algorithms"
-
-    name: Mapped[str] = mapped_column(String(200), primary_key=True)
-    owner: Mapped[str]
-    folder: Mapped[str]
-    python: Mapped[str]
-    log_level: Mapped[str]
-    created: Mapped[float]

@@ -1,4 +1,4 @@
-"""What the store keeps of searches, as immutable values: a search, a trial, an algorithm that a user installed."""
+"""What the store keeps of searches, as immutable values: a search and a trial."""
 
 from __future__ import annotations
 
@@ -45,19 +45,3 @@ class TrialRow(TrialView, frozen=True, kw_only=True):
     """
 
     sampler_state: bytes | None = None
-
-
-class AlgorithmRow(msgspec.Struct, frozen=True):
-    """An algorithm that a user installed.
-
-    Attributes:
-        folder: where its files are.
-        python: the interpreter that runs it, "" for that of the search's jobs.
-    """
-
-    name: str
-    owner: str
-    folder: str
-    python: str
-    log_level: str
-    created: float

@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
-from edt_server.store.models import AlgorithmModel, Base, SearchDecisionModel, SearchModel, TrialModel, TrialReportModel
-from edt_server.store.search_rows import AlgorithmRow, SearchRow, TrialRow, named
+from edt_server.store.models import Base, SearchDecisionModel, SearchModel, TrialModel, TrialReportModel
+from edt_server.store.search_rows import SearchRow, TrialRow, named
 
 _CHANGES = frozenset(SearchRow.__struct_fields__) - {"id", "owner", "created"}
 
@@ -90,12 +90,6 @@ class SearchReader:
         with self._reading() as session:
             return [row.value(Decision, without="search") for row in session.scalars(query)]
 
-    def algorithms(self) -> list[AlgorithmRow]:
-        """Return the algorithms that users installed, by name."""
-        with self._reading() as session:
-            found = [model.value(AlgorithmRow) for model in session.scalars(select(AlgorithmModel))]
-        return sorted(found, key=lambda row: row.name)
-
 
 class SearchWriter:
     """The changes of searches in one transaction. It belongs to a `Writer`."""
@@ -160,21 +154,6 @@ class SearchWriter:
             for statement, old in ((insert(TrialModel), False), (update(TrialModel), True)):
                 if found := [asdict(row) for row in trials if (row.number in known) is old]:
                     self._session.execute(statement, found)
-        self._session.flush()
-
-    def add_algorithm(self, row: AlgorithmRow) -> None:
-        """Add an algorithm. Conflict when the name is taken."""
-        if self._session.get(AlgorithmModel, row.name) is not None:
-            raise Conflict(f"There is an algorithm {row.name} already.", hint="Delete it first.", field="name")
-        self._session.add(AlgorithmModel(**asdict(row)))
-        self._session.flush()
-
-    def delete_algorithm(self, name: str) -> None:
-        """Remove an algorithm. NotFound when there is none of that name."""
-        model = self._session.get(AlgorithmModel, name)
-        if model is None:
-            raise NotFound(f"There is no algorithm {name}.", hint="GET /search-algorithms lists them.")
-        self._session.delete(model)
         self._session.flush()
 
     def _model(self, search_id: str) -> SearchModel:

@@ -238,7 +238,7 @@ def test_without_room_for_a_backup_nothing_is_migrated(tmp_path):
 def _as_read_today(path):
     """What was stored; a specification or a progress of then has the fields that came later: defaults, and its log."""
     expected = json.loads(path.read_text())
-    none = {name: [] for name in ("searches", "trials", "reports", "decisions", "algorithms")}
+    none = {name: [] for name in ("searches", "trials", "reports", "decisions")}
     expected["searches"] = expected.get("searches", none)
     for search in expected["searches"]["searches"]:
         search["spec"] = _plain(msgspec.convert(search["spec"], SearchSpec))

@@ -18,7 +18,7 @@ from edt_sdk.schemas.search.spec import SearchSpec
 from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.store import CatalogueRow, JobRow, Store, schema
-from edt_server.store.search_rows import AlgorithmRow, SearchRow, TrialRow
+from edt_server.store.search_rows import SearchRow, TrialRow
 
 JOBS = [
     JobRow(
@@ -111,7 +111,6 @@ DECISIONS = [
     Decision(index=1, kind="start", text="the search starts", event={"type": "SearchStarted"}),
     Decision(index=4, kind="promote", trial=0, rung=0, inputs="0123456789abcdef", text="trial 0 goes on, ä"),
 ]
-ALGORITHM = AlgorithmRow("mine", "ana", "/srv/plugins/mine", "", "INFO", 1_700_000_000.0)
 HOLDER = ProcessIdentity(host="h", boot_id="b-1", pid_namespace="4026531836", pid=4712, start_ticks=100)
 EVENTS = [
     (
@@ -141,7 +140,6 @@ def searches(store: Store) -> dict[str, object]:
         "trials": found.trials(SEARCH.id),
         "reports": found.reports(SEARCH.id),
         "decisions": found.decisions(SEARCH.id),
-        "algorithms": found.algorithms(),
     }
 
 
@@ -159,7 +157,6 @@ def make(folder: Path) -> Path:
             writer.add_entry(entry)
         writer.searches.add_search(SEARCH)
         writer.searches.take(SEARCH.id, reports=[REPORT], decisions=DECISIONS, trials=TRIALS)
-        writer.searches.add_algorithm(ALGORITHM)
         writer.take_lease("server", HOLDER, now=1_700_000_000.0, expires=1_700_000_005.5, url="http://h:8888/")
     expected = {
         "jobs": {row.id: {each.name: getattr(row, each.name) for each in fields(row)} for row in store.jobs()},

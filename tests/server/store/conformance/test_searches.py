@@ -13,7 +13,7 @@ from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.search.space import choice, log
 from edt_sdk.schemas.search.spec import SearchSpec
 from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
-from edt_server.store.search_rows import AlgorithmRow, SearchRow, TrialRow
+from edt_server.store.search_rows import SearchRow, TrialRow
 
 SPEC = SearchSpec(
     job=JobSpec(name="digits", main="train.py", max_workers=4, args=("--lr", "{lr}"), tags=("ä",)),
@@ -156,18 +156,3 @@ def test_a_deleted_search_leaves_nothing(with_search):
     assert (len(found.trials("other")), len(found.reports("other")), len(found.decisions("other"))) == (1, 1, 1)
     with pytest.raises(NotFound), with_search.write() as writer:
         writer.searches.delete_search("digits-1")
-
-
-def test_algorithms_of_users(store):
-    row = AlgorithmRow("mine", "ana", "/srv/plugins/mine", "", "INFO", 1.5)
-    with store.write() as writer:
-        writer.searches.add_algorithm(row)
-        writer.searches.add_algorithm(replace(row, name="Also"))
-    assert [each.name for each in store.searches.algorithms()] == ["Also", "mine"]
-    with pytest.raises(Conflict, match="mine"), store.write() as writer:
-        writer.searches.add_algorithm(row)
-    with store.write() as writer:
-        writer.searches.delete_algorithm("Also")
-    assert store.searches.algorithms() == [row]
-    with pytest.raises(NotFound), store.write() as writer:
-        writer.searches.delete_algorithm("Also")

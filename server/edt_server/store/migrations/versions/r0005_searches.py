@@ -69,20 +69,11 @@ def upgrade() -> None:
         sa.Column("outside", sa.Boolean(), nullable=False),
         sa.Column("event", sa.JSON()),
     )
-    op.create_table(
-        "edt_algorithms",
-        sa.Column("name", sa.String(200), primary_key=True),
-        sa.Column("owner", sa.Text(), nullable=False),
-        sa.Column("folder", sa.Text(), nullable=False),
-        sa.Column("python", sa.Text(), nullable=False),
-        sa.Column("log_level", sa.Text(), nullable=False),
-        sa.Column("created", sa.Float(53), nullable=False),
-    )
 
 
 def downgrade() -> None:
     """Drop the tables and the column."""
     op.drop_index("ix_edt_jobs_search", "edt_jobs")
     op.drop_column("edt_jobs", "search")
-    for table in ("edt_algorithms", "edt_search_decisions", "edt_trial_reports", "edt_trials", "edt_searches"):
+    for table in ("edt_search_decisions", "edt_trial_reports", "edt_trials", "edt_searches"):
         op.drop_table(table)
