@@ -5,4 +5,4 @@ Never: the decision whether a training writes or resumes, which `member/` makes.
 Read first: `rolling.py`, then `mirror.py`.
 """
 
-__all__ = ["durable", "model_files", "rolling"]
+__all__ = ["ckpt", "durable", "model_files", "rolling"]

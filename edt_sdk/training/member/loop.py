@@ -20,7 +20,10 @@ from pathlib import Path
 from torch import nn
 from torch.optim import Optimizer
 
+from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.wire.link import Broken, Generation, Held, Joined, Left, Trained
+from edt_sdk.schemas.wire.saved import SUFFIX, Damaged
+from edt_sdk.training.checkpoints import ckpt
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.peer_errors import PeerLost, Superseded, is_lost_peer, said
 from edt_sdk.training.member import onnx_export
@@ -307,8 +310,23 @@ class Loop:
         if self._dirty:
             self._restore(beginning(payload.read(self._parts.payload)))
         if self._parts.warm_start is not None:
-            load_weights(self._parts.warm_start, self._current.model)
+            self._warm_start(self._parts.warm_start)
         self._has_state = True
+
+    def _warm_start(self, path: Path) -> None:
+        """Begin with the weights of another training, or as a branch of it with its whole state."""
+        if path.suffix != SUFFIX:
+            load_weights(path, self._current.model)
+            return
+        try:
+            header, former = ckpt.read(path, 0)
+            self._current.branch(former, header.epoch or 0)
+        except (Damaged, OSError, EdtError, ValueError, RuntimeError, AttributeError) as error:
+            raise Unprocessable(
+                f"The training cannot go on from the state of another one: {error}",
+                hint="Hyper-parameters that change the layers of the model cannot change while it trains.",
+                field="warm_start",
+            ) from error
 
     def _restore(self, received: state.State) -> None:
         self._current.restore(received)

@@ -35,7 +35,8 @@ class TrainingParts:
         training: from the payload. The engine uses its model and its optimizer.
         number: of the training within the job.
         payload: the file of the training, in case its initial state is needed again.
-        warm_start: `.pth` file with the weights to start from, None for the payload's.
+        warm_start: `.pth` file with the weights to start from, or `.ckpt` file with the state to go on from, None for
+            those of the payload.
         export: folder for an ONNX file of the trained model, None for none.
         validation_pass: None unless the job is a validation.
     """

@@ -137,6 +137,28 @@ class TrainingState:
 
     def restore(self, captured: state.State) -> None:
         """Take over a state of another member or of a checkpoint. `captured` must not be used afterwards."""
+        self.learning_rate.restore(self._restored(captured).learning_rate)
+
+    def branch(self, captured: state.State, epoch: int) -> None:
+        """Go on from the state of another training after its first `epoch` epochs. `captured` as in `restore`.
+
+        The model's and the optimizer's state are those of the other training. Settings of the optimizer are those of
+        this training's own script: learning rate, weight decay and so on. A rate that a scheduler has moved keeps its
+        ratio to the initial one.
+        """
+        own = state.group_scalars(self.optimizer)
+        self.learning_rate.branch(self._restored(captured).learning_rate)
+        for group, settings in zip(self.optimizer.param_groups, own, strict=True):
+            if settings.get("initial_lr") and group.get("initial_lr"):
+                settings["lr"] = settings["initial_lr"] * (group["lr"] / group["initial_lr"])
+            group.update(settings)
+        # The batch may have another size, and so the epoch another number of updates.
+        self.cursor = Cursor(self.cursor.schedule, self.cursor.schedule.epoch_start(epoch))
+        # The logs of this training begin here.
+        self.last = self.last_test = None
+
+    def _restored(self, captured: state.State) -> StateRecord:
+        """Take over a state but for the learning rate, and return its record."""
         record = decoded(state.restore(captured, self.model, self.optimizer))
         self.cursor = Cursor(self.cursor.schedule, record.position)
         self.train, self.epoch = record.train, record.epoch
@@ -146,7 +168,7 @@ class TrainingState:
         self.ended = getattr(record, "ended", _NOTHING)
         self.last, self.last_test = record.last, record.last_test
         self.hooks.adopt(record.callbacks)
-        self.learning_rate.restore(record.learning_rate)
+        return record
 
 
 def beginning(training: Training) -> state.State:

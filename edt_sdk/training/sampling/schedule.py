@@ -78,7 +78,7 @@ class Schedule:
     update_hooks: bool = False
 
     def __len__(self) -> int:
-        return self._epoch_start(self.epochs) + 2
+        return self.epoch_start(self.epochs) + 2
 
     def __iter__(self) -> Iterator[Step]:
         return (self[position] for position in range(len(self)))
@@ -94,8 +94,8 @@ class Schedule:
         if position == len(self) - 2:
             return TrainEnd()
         # Binary search over computed starts: a training may have millions of steps, and none is stored.
-        epoch = bisect_right(range(self.epochs), position, key=self._epoch_start) - 1
-        within = position - self._epoch_start(epoch)
+        epoch = bisect_right(range(self.epochs), position, key=self.epoch_start) - 1
+        within = position - self.epoch_start(epoch)
         if within == 0:
             return EpochBegin(epoch)
         within -= 1
@@ -112,6 +112,11 @@ class Schedule:
         """Return whether a validation is complete after this step."""
         return step.index == self.validation_steps - 1
 
+    def epoch_start(self, epoch: int) -> int:
+        """Return the position of an epoch's first step, after one TrainBegin and the epochs before it."""
+        validations = epoch // self.validation_freq if self.validation_freq > 0 else 0
+        return 1 + epoch * (self._update_steps + 2) + validations * self.validation_steps
+
     @property
     def total_updates(self) -> int:
         """Return the number of optimizer steps in the whole training."""
@@ -124,11 +129,6 @@ class Schedule:
 
     def _validates(self, epoch: int) -> bool:
         return self.validation_freq > 0 and (epoch + 1) % self.validation_freq == 0
-
-    def _epoch_start(self, epoch: int) -> int:
-        """Return the position of an epoch's first step, after one TrainBegin and the epochs before it."""
-        validations = epoch // self.validation_freq if self.validation_freq > 0 else 0
-        return 1 + epoch * (self._update_steps + 2) + validations * self.validation_steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,14 @@ class LearningRate:
             # A copy, because some schedulers modify the dictionary they load or keep its lists.
             self.scheduler.load_state_dict(copy.deepcopy(state))
 
+    def branch(self, state: dict[str, Any] | None) -> None:
+        """Continue from the `state` of another training, with the initial rates of this one."""
+        schedulers = _with_inner(self.scheduler)
+        own = [list(each.base_lrs) for each in schedulers]
+        self.restore(state)
+        for scheduler, rates in zip(schedulers, own, strict=True):
+            scheduler.base_lrs = rates
+
     def step(self, after: str, loss: float | None, test_loss: float | None) -> None:
         """Step after an "update" or an "epoch", with its mean loss and that of the last validation."""
         if self.scheduler is None or after != self.every:
@@ -48,3 +56,9 @@ class LearningRate:
                     self.scheduler.step(known)
             else:
                 self.scheduler.step()
+
+
+def _with_inner(scheduler: Any) -> list[Any]:
+    """Return the schedulers in one, such as those of a SequentialLR, and itself, as far as they have initial rates."""
+    inner = [each for part in getattr(scheduler, "_schedulers", ()) for each in _with_inner(part)]
+    return [scheduler, *inner] if hasattr(scheduler, "base_lrs") else inner

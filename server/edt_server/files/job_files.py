@@ -16,13 +16,15 @@ from typing import BinaryIO
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobSpec
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.regular import open_regular, regular_files
+from edt_sdk.schemas.wire.regular import is_regular, open_regular, regular_files
 
 log = logging.getLogger(__name__)
 
 # The package as it was sent, and the weights that a job starts with, both in the job's own folder.
 PACKAGE = "package"
 WARM_START = "warm_start.pth"
+# In place of the weights for a job that goes on from the whole state of another one after an epoch.
+BRANCH = "warm_start.ckpt"
 MEMORY = Path("/dev/shm")
 _LONGEST_SLUG = 24
 _RANDOM = 6
@@ -53,7 +55,13 @@ def weights_of(paths: JobPaths) -> Path:
 def warm_start(paths: JobPaths, spec: JobSpec) -> str:
     """Return where the job has the weights it starts with, "" for those of its script."""
     own = spec.registered is not None and spec.registered.weights
-    return str(paths.job_dir / WARM_START) if spec.warm_start or own else ""
+    return str(kept_start(paths)) if spec.warm_start or own else ""
+
+
+def kept_start(paths: JobPaths) -> Path:
+    """Return the file with what the job starts with, which need not exist."""
+    branch = paths.job_dir / BRANCH
+    return branch if is_regular(branch) else paths.job_dir / WARM_START
 
 
 def keep(file: Path, kept: Path, data_dir: Path) -> None:

@@ -23,7 +23,7 @@ from edt_sdk.schemas.job import JobSpec, parse_spec
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import is_regular, open_regular, regular_files
-from edt_server.files import PACKAGE, WARM_START
+from edt_server.files import PACKAGE, job_files
 from edt_server.store import JobRow
 
 
@@ -94,7 +94,7 @@ def gone(job: str) -> NotFound:
 
 def stored(paths: JobPaths, row: JobRow) -> Stored:
     """Return what the job was made of. Blocks. NotFound when its files are gone."""
-    package, weights = paths.job_dir / PACKAGE, paths.job_dir / WARM_START
+    package, weights = paths.job_dir / PACKAGE, job_files.kept_start(paths)
     if not is_regular(package):
         _pack(paths, package)
     return Stored(row.id, _settings(row), package, weights if is_regular(weights) else None)

@@ -24,9 +24,10 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.saved import SUFFIX
 from edt_server.catalogue.places import check_there, folder_of
 from edt_server.catalogue.training import PARAMETERS, WEIGHTS_DIR, parameters
-from edt_server.files import PACKAGE, WARM_START, keep, new_id, remove, unpack
+from edt_server.files import PACKAGE, WARM_START, job_files, keep, new_id, remove, unpack
 from edt_server.ledger import STORE_AWAY, Change, LedgerWriter, arrival
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
@@ -111,7 +112,7 @@ def place(
     config: Mapping[str, Any] | None = None,
     fits: Callable[[str], bool] = bool,
 ) -> Submission:
-    """Unpack `package` where the job will find it, and keep the `weights` it begins with. Blocks.
+    """Unpack `package` where the job will find it, and keep the `weights` or the state it begins with. Blocks.
 
     `config` takes the place of a `config.json` in the package.
 
@@ -135,7 +136,8 @@ def place(
         make_private_dir(paths.job_dir)
         keep(package, paths.job_dir / PACKAGE, settings.data_dir)
         if weights is not None:
-            keep(weights, paths.job_dir / WARM_START, settings.data_dir)
+            kept = job_files.BRANCH if weights.suffix == SUFFIX else WARM_START
+            keep(weights, paths.job_dir / kept, settings.data_dir)
         _write_settings(settings, spec, paths)
         if config is not None:
             replaced = paths.submitted / spec.code_dir / CONFIG
