@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -193,3 +194,45 @@ async def test_a_script_that_fails_for_every_value_pauses_its_search_with_the_er
     view = await becomes(service.searches.search, search, SearchState.PAUSED)
     assert "Your code, not the values" in view.message
     assert "no such data" in view.message
+
+
+POPULATION = SCRIPT.replace("train(4,", "train(6,").replace("width, 2)", "4, 2)").replace("(6, width)", "(6, 4)")
+POPULATION = POPULATION.replace("momentum=0.9", "momentum=0.9, weight_decay=width").replace("int(", "float(")
+
+
+def population(name: str, **changes: Any) -> SearchSpec:
+    space = {"lr": log(1e-4, 1.0), "width": log(1e-6, 1e-2)}
+    return halving(name, algorithm="pbt", epochs=6, min_epochs=2, space=space, seed=2, **changes)
+
+
+async def test_a_population_ends_equally_on_one_slot_and_across_two_servers(settings):
+    async with cleaned(settings):
+        async with open_service(settings) as service:
+            whole = (await begin(service, population("one-by-one", parallel=1), POPULATION)).id
+            view = await becomes(service.searches.search, whole, SearchState.FINISHED)
+            expected = await table(service, whole)
+            again = (await begin(service, population("together", max_workers=2), POPULATION)).id
+
+            async def first_comparison() -> bool:
+                return any(each.parent is not None for each in await service.searches.trials("ann", again))
+
+            await until_async(first_comparison, "a branch")
+        async with open_service(settings) as service:
+            other = await becomes(service.searches.search, again, SearchState.FINISHED)
+            assert await table(service, again) == expected
+            assert await weights(service, view.best.job) == await weights(service, other.best.job)
+            assert (view.expected, view.counts) == (6, {"FINISHED": 4, "PRUNED": 2})
+            trials = await service.searches.trials("ann", again)
+            for each in trials:
+                job = await service.mine("ann", each.job)
+                commits = [json.loads(line) for line in service.paths(job).commits(0).read_text().splitlines()]
+                begins = commits[0]["update"]
+                assert begins in ({0} if each.parent is None else {2 * 4, 4 * 4})
+                assert [line["update"] for line in commits] == list(range(begins, 4 * each.epochs)), "nothing twice"
+                parent = "" if each.parent is None else trials[each.parent].job
+                assert (await service.job("ann", each.job)).warm_start == parent
+            assert sum(each.parent is not None for each in trials) == 2
+            for search in (whole, again):
+                recorded = await service.searches.decisions("ann", search)
+                replayed = events(await service.searches.reports("ann", search), recorded)
+                assert difference(recorded, rebuild(view.spec, replayed)[1]) == ""

@@ -317,9 +317,19 @@ class SearchSpec(msgspec.Struct, frozen=True, kw_only=True):
             text = f"Jobs of the framework {self.job.framework} cannot be held after {whole.min_epochs} epochs."
             hint = "Name the hyper-parameter with the epochs by resource=, or use framework='edtPyTorch'."
             raise _refusal("min_epochs", text, hint)
+        if name == "pbt":
+            self._check_population(whole)
         least = 2 if name == "pbt" else 1 if self.resource or name == "median" else self.eta
         if whole.trials < least:
             raise _refusal("trials", f"{name} needs at least {least:g} trials, not {whole.trials}.")
+
+    def _check_population(self, whole: SearchSpec) -> None:
+        for option, most in (("quantile", 0.5), ("resample", 1)):
+            if (value := self.options.get(option, 0)) > most:  # type: ignore[operator]  # checked to be a number
+                raise _refusal("options", f"{option} must lie in 0 … {most}, not {value}.")
+        if whole.min_epochs >= self.epochs:
+            text = f"pbt compares its members before they have all {self.epochs} epochs."
+            raise _refusal("min_epochs", text, "Say min_epochs=1, the epochs between two comparisons.")
 
     def _places(self) -> list[str]:
         """Return the names in braces in the arguments. Doubled braces are no place."""

@@ -161,6 +161,7 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
         budgets: epochs at which its trials are compared, and at last those of a whole trial.
         slots: how many its trials hold.
         usable_slots: how many its queue has for it and others.
+        expected: how many trials there are to be: those of its settings, and with pbt their branches.
     """
 
     id: str
@@ -177,3 +178,4 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[int, ...] = ()
     slots: int = 0
     usable_slots: int = 0
+    expected: int = 0

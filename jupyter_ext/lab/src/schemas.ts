@@ -698,6 +698,8 @@ export interface ISearchView {
   slots: number;
   /** How many its queue has for it and others. */
   usable_slots: number;
+  /** How many trials there are to be: those of its settings, and with pbt their branches. */
+  expected: number;
 }
 
 export const TrialStates = ['FAILED', 'FINISHED', 'HELD', 'PRUNED', 'RUNNING', 'STOPPED', 'WAITING'] as const;

@@ -38,6 +38,8 @@ class Trial:
         taken: epochs of its newest report, with that metric or without.
         compared: epochs after which it was compared last, 1 for the end of its job, 0 before its first comparison.
         score: the value that it had then.
+        parent: the trial whose values or state it has, None for values of its own.
+        branched: epochs after which it goes on from the state of its parent, 0 where it begins from nothing.
     """
 
     number: int
@@ -53,6 +55,7 @@ class Trial:
     score: float | None = None
     message: str = ""
     parent: int | None = None
+    branched: int = 0
 
     @property
     def open(self) -> bool:

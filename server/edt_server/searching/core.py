@@ -22,9 +22,10 @@ from edt_server.searching.book import Book, Trial, epochs, shown
 from edt_server.searching.events import SearchEvent
 from edt_server.searching.lanes import Lanes
 from edt_server.searching.past import AskValues, PastTrial
+from edt_server.searching.population import Population, replaced
 from edt_server.searching.rungs import Rungs, budgets
 
-Strategy = Rungs | Batches | Lanes
+Strategy = Rungs | Batches | Lanes | Population
 _CREATED = SearchState.CREATED
 _FIRST = (0, 1, 2)  # the trials whose common failure pauses a search
 
@@ -75,6 +76,13 @@ class SearchCore:
     def wanted(self) -> int:
         """How many trials the search shall have."""
         return self._book.wanted
+
+    @property
+    def expected(self) -> int:
+        """How many trials there are to be: those wanted, and in a population the branches too."""
+        if not isinstance(self._strategy, Population):
+            return self.wanted
+        return max(len(self.trials), self.wanted + (len(self.budgets) - 1) * replaced(self.spec))
 
     @property
     def best(self) -> Trial | None:
@@ -299,4 +307,6 @@ class SearchCore:
 def _strategy(book: Book) -> Strategy:
     if book.spec.resource or book.spec.algorithm not in ALGORITHMS:
         return Batches(book)
+    if book.spec.algorithm == "pbt":
+        return Population(book)
     return Rungs(book) if book.spec.order == "rungs" else Lanes(book)

@@ -20,7 +20,7 @@ def budgets(spec: SearchSpec) -> list[int]:
     """Return the epochs at which trials are compared, and at last the epochs of a whole trial."""
     if not spec.kind.rungs:
         return [spec.epochs]
-    if spec.algorithm == "median":
+    if spec.algorithm in ("median", "pbt"):
         return [*range(spec.min_epochs, spec.epochs, spec.min_epochs), spec.epochs]
     found = [spec.min_epochs]
     while (following := int(spec.min_epochs * spec.eta ** len(found) + 1e-9)) < spec.epochs:

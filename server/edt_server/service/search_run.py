@@ -28,6 +28,8 @@ from edt_sdk.schemas.search.space import Value
 from edt_sdk.schemas.search.spec import MOST_EPOCHS, PLUG_IN, SearchSpec, filled
 from edt_sdk.schemas.search.views import Decision, SearchState, TrialReport, TrialState
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import is_regular
+from edt_sdk.schemas.wire.saved import SUFFIX
 from edt_server.catalogue.training import with_values
 from edt_server.ledger import STORE_AWAY, Change
 from edt_server.searching import AskValues, PastTrial, Trial, replay
@@ -346,6 +348,8 @@ class SearchRun:
         if view is None:
             await self._submit(trial, budget if elastic else None)
             return
+        if any(each.parent == trial.number and not each.job and each.ended is None for each in self.trials.values()):
+            return  # its branches take its state first, which it may not write once it has more budget
         if row.state is TrialState.STOPPED and not view.state.final:
             return  # it is still ending: the search was stopped, and has been resumed
         if row.state is TrialState.STOPPED:
@@ -369,20 +373,25 @@ class SearchRun:
                 self._work.set()
 
     async def _submit(self, trial: Trial, budget: int | None) -> None:
-        row = self.trials[trial.number]
+        row, job, weights = self.trials[trial.number], job_of(self.row, trial), None
+        if trial.branched:
+            if (weights := await self._state_to_go_on_from(trial)) is None:
+                return
+            # So no retention removes its parent while it trains.
+            job = msgspec.structs.replace(job, warm_start=self.trials[trial.parent or 0].job)
+        elif job.registered is not None and job.registered.weights:
+            weights = self._package.with_name(WEIGHTS)
 
         def entered(change: Change, job: str) -> None:
             # In the transaction of the submission, so that no server starts a trial twice.
             change.tx.searches.take(self.row.id, trials=[replace(row, job=job, state=TrialState.RUNNING)])
 
-        job = job_of(self.row, trial)
-        weights = job.registered is not None and job.registered.weights
         view = await self._service.submit(
             self.row.owner,
             job,
             self._package,
             training=job.registered,
-            weights=self._package.with_name(WEIGHTS) if weights else None,
+            weights=weights,
             budget=budget,
             config=dict(trial.values),
             search=self.row.id,
@@ -393,6 +402,18 @@ class SearchRun:
         # What it has done since the commit rang for nobody.
         self._touched.add(view.id)
         self._work.set()
+
+    async def _state_to_go_on_from(self, branch: Trial) -> Path | None:
+        """Return the file with the state of a branch's parent, None while it is being written."""
+        parent = await self._service.mine(self.row.owner, self.trials[branch.parent or 0].job)
+        path = self._service.paths(parent).checkpoints(0) / f"epoch-{branch.branched}{SUFFIX}"
+        if await asyncio.to_thread(is_regular, path):
+            return path
+        # Its workers leave after the file is written, or could not be.
+        if parent.state is JobState.SUSPENDED or parent.state.final:
+            message = f"Its parent has left no state after epoch {branch.branched}."
+            await self.take(TrialFailed(branch.number, message, outside=True))
+        return None
 
     async def _end(self, row: TrialRow) -> None:
         """Stop the job of a trial that shall not go on. One that has trained all its epochs ends by itself."""

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from edt_server.service.service import Service
 
 # Named already, and not built: members that go on from each other's state, and values from outside alone.
-_LATER = ("pbt", "manual")
+_LATER = ("manual",)
 _PACKAGE = "package"
 _NUMBERED = re.compile(r"-[1-9]\d{0,5}$")
 _LIVING = [state for state in JobState if not state.final]
@@ -399,6 +399,7 @@ async def _view(run: SearchRun, standing: Mapping[str, Any]) -> SearchView:
         budgets=core.budgets,
         slots=sum(slot["job"] in jobs for slot in standing["slots"]),
         usable_slots=queues.get(row.spec.job.instance_group, len(standing["slots"])),
+        expected=core.expected,
     )
 
 

@@ -65,7 +65,7 @@ class Play:
         self.asks += [each for each in self.core.asks() if each not in self.asks]
         for number in reversed(dict.fromkeys(reversed(step.changed))):  # by the last change of each
             trial = self.core.trials[number]
-            self.at.setdefault(number, 0)
+            self.at.setdefault(number, trial.branched)
             if trial.open and (number, trial.rung) not in self.opened:
                 self.opened.append((number, trial.rung))
         return step

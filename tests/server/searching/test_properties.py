@@ -35,6 +35,8 @@ SEARCHES = {
     "asha": {"algorithm": "asha", "lanes": 8, **RUNGS},
     "asha-tpe": {"algorithm": "asha", "sampler": "tpe", "lanes": 8, "cost": "width/64", "trials": 40, **RUNGS},
     "median": {"algorithm": "median", "sampler": "tpe", "lanes": 4, **RUNGS},
+    "population": {"algorithm": "pbt", "trials": 8, "epochs": 9, "min_epochs": 2},
+    "large-population": {"algorithm": "pbt", "trials": 21, "options": {"quantile": 0.5}, **RUNGS},
     "resource": {"algorithm": "hyperband", "resource": "epochs", "lanes": 4, "trials": 50, **RUNGS},
     "halving-resource": {"algorithm": "halving", "resource": "epochs", "lanes": 4, "trials": 9, **RUNGS},
     "plug-in": {"algorithm": "my-own", "lanes": 4, "epochs": 2, "trials": 11},
@@ -99,7 +101,8 @@ def test_every_search_ends(seed, name, trials, lanes, slots, eta, epochs, fails,
     fields = SEARCHES[name] | {"lanes": lanes, "eta": eta}
     fields["trials"] = max(trials, 4 if fields["algorithm"] in ("halving", "hyperband", "asha") else 2)
     if "min_epochs" in fields:
-        fields |= {"epochs": epochs, "min_epochs": min(fields["min_epochs"], epochs)}
+        # A population is compared before its end.
+        fields |= {"epochs": epochs + (fields["algorithm"] == "pbt"), "min_epochs": min(fields["min_epochs"], epochs)}
     spec = search(**fields)
     if free and "free" in spec.kind.orders:
         spec = search(**fields, order="free")
