@@ -20,7 +20,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 # Seconds that processes have to come to their end after the last test: a supervisor without a server tries for 60.
-_PATIENCE = 90.0
+_PATIENCE = 180.0
 
 pytest_plugins = ("pytest_jupyter.jupyter_server",)
 

@@ -199,8 +199,8 @@ def leave(screen: Screen) -> None:
 def empty(server: LocalServer, kept: set[Path]) -> None:
     """Remove the jobs, the catalogue, the kernels and all files but `kept`."""
     client, headers = server.client(), {"Authorization": f"token {server.token}"}
-    for kernel in requests.get(f"{server.url}api/kernels", headers=headers, timeout=60).json():
-        requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=60)
+    for kernel in requests.get(f"{server.url}api/kernels", headers=headers, timeout=120).json():
+        requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=120)
     client.stop_all()
     until(lambda: all(job.view.state.final for job in client.jobs(limit=1000)), "all jobs have ended")
     for job in client.jobs(limit=1000):

@@ -19,5 +19,5 @@ def until(page: Page, condition: Callable[[], bool], what: str) -> None:
 def kept(server: LocalServer, page: str, text: str) -> bool:
     """Whether the application would bring this page back after a reload, with this text."""
     headers = {"Authorization": f"token {server.token}"}
-    layout = requests.get(f"{server.url}lab/api/workspaces/default", headers=headers, timeout=10).text
+    layout = requests.get(f"{server.url}lab/api/workspaces/default", headers=headers, timeout=120).text
     return layout.count(page) > 1 and text in layout

@@ -31,9 +31,9 @@ def bundle_of(job, **changes):
 
 def shut_down_kernels(server):
     headers = {"Authorization": f"token {server.token}"}
-    kernels = requests.get(f"{server.url}api/kernels", headers=headers, timeout=10).json()
+    kernels = requests.get(f"{server.url}api/kernels", headers=headers, timeout=120).json()
     for kernel in kernels:
-        requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=10).raise_for_status()
+        requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=120).raise_for_status()
     return len(kernels)
 
 

@@ -371,7 +371,7 @@ def test_what_eves_job_gets(training: Training, eve: Person, bob: Person, tmp_pa
     job = eve.client.submit(
         tmp_path, main="eve.py", args=["targets.json"], framework=Framework.PYTORCH, max_workers=1, progress=False
     )
-    job.wait(120, progress=False)
+    job.wait(300, progress=False)
     assert job.view.state is JobState.FINISHED, str(job.logs())
     assert job.view.owner == "eve"
     got = json.loads((Path(job.view.result_dir) / "got.json").read_text())

@@ -34,7 +34,7 @@ def go(screen: Screen, job: str, tab: str = "") -> Page:
 def test_a_hundred_thousand_lines_and_one_of_a_megabyte(screen, server, tmp_path):
     (tmp_path / "loud.py").write_text(LOUD)
     job = server.client().submit(tmp_path, main="loud.py", max_workers=1, framework="PyTorch", progress=False)
-    job.wait(120)
+    job.wait(300)
     page = go(screen, job.id, "Logs")
     log, status = page.locator(".jp-edt-log"), page.locator(".jp-edt-logs .jp-edt-toolbar [role=status]")
     expect(log).to_contain_text("the last line")

@@ -194,8 +194,8 @@ def test_all_jobs_in_notebook_7(screen, server, write_notebook, lasting):
 
 def shut_down_kernels(server) -> None:
     headers = {"Authorization": f"token {server.token}"}
-    for kernel in requests.get(f"{server.url}api/kernels", headers=headers, timeout=10).json():
-        requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=10).raise_for_status()
+    for kernel in requests.get(f"{server.url}api/kernels", headers=headers, timeout=120).json():
+        requests.delete(f"{server.url}api/kernels/{kernel['id']}", headers=headers, timeout=120).raise_for_status()
 
 
 def test_a_page_that_cannot_reach_the_server_talks_through_the_kernel(screen, server, write_notebook, submit):

@@ -39,7 +39,7 @@ def trained(server, tmp_path):
         (folder / "train.py").write_text(script)
         client = server.client()
         job = client.submit(folder, main="train.py", name=name, args=[str(classes)], progress=False, **options)
-        return job.wait(120, progress=False)
+        return job.wait(300, progress=False)
 
     return trained
 
@@ -111,7 +111,7 @@ def test_from_a_finished_training_to_its_confusion_matrix_and_once_more(screen: 
 
 def test_many_classes_are_dots_with_words(screen: Screen, server, trained, write_notebook):
     job = trained("many", classes=50)
-    check = job.validate("f1,accuracy,confusion").wait(120, progress=False)
+    check = job.validate("f1,accuracy,confusion").wait(300, progress=False)
     result, card = check.validation(), check._repr_mimebundle_()
     shown = f"F1 {100 * result['f1']:.1f} %, accuracy {100 * result['accuracy']:.1f} %"
     assert shown in card["text/html"]

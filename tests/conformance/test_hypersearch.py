@@ -68,7 +68,7 @@ def polled(server: WmlaServer, name: str) -> dict[str, Any]:
         found = requests.get(f"{server.dli}/hypersearch/{name}", auth=server.basic, verify=False).json()
         return None if found["state"] in ("SUBMITTED", "RUNNING") else dict(found)
 
-    return until(look, f"the end of {name}", 60)
+    return until(look, f"the end of {name}")
 
 
 def ask(server: WmlaServer, verb: str, path: str = "", **more: Any) -> requests.Response:
@@ -157,7 +157,7 @@ def test_stop_restart_and_delete_of_a_running_task(http: WmlaServer) -> None:
         ]
         return found if states[-1:] == ["RUNNING"] else None
 
-    found = until(running, "an experiment that runs", 30)
+    found = until(running, "an experiment that runs")
     assert (found["state"], found["running"], found["progress"]) == ("RUNNING", 1, "0/3")
     assert "best" not in found
     assert ask(http, "PUT", f"/{name}/force").ok
@@ -201,7 +201,7 @@ def test_a_native_search_is_a_task_too(http: WmlaServer, tmp_path: Path) -> None
         tmp_path, name="native", main="hpo.py", framework="PyTorch", space={"rate": log(0.01, 0.1)}, metric="loss",
         algorithm="qmc", trials=1, seed=3, progress=False,
     )  # fmt: skip
-    search.wait(60)
+    search.wait(180)
     found = polled(http, "native")
     assert (found["state"], found["progress"], found["creator"]) == ("FINISHED", "1/1", search.view.owner)
     assert found["best"]["metricVal"] == search.best.value

@@ -63,7 +63,7 @@ def lose(jobs: Jobs, host: str) -> int:
     pid = agent(jobs, host).identity.pid
     doomed = below(pid)
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not running({pid, *doomed}), f"the end of everything on host {host}", 10)
+    until(lambda: not running({pid, *doomed}), f"the end of everything on host {host}")
     return len(doomed)
 
 

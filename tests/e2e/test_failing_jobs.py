@@ -14,7 +14,7 @@ from tests.waiting import until
 
 def nothing_left(jobs: Jobs, job: Job) -> None:
     """No process of the job and no slot in its name."""
-    until(lambda: not processes_of(job), "the job's last process to end", 30)
+    until(lambda: not processes_of(job), "the job's last process to end")
     assert all(slot["job"] != job.id for slot in jobs.client.cluster()["slots"])
 
 
@@ -50,7 +50,7 @@ def processes_of(job: Job) -> list[psutil.Process]:
 def test_a_mistake_ends_the_job_with_its_words(four_slots: Jobs, main: str, said: str) -> None:
     job = four_slots.submit(main, max_workers=2)
     with pytest.raises(JobFailed, match=r".") as failed:
-        job.wait(120)
+        job.wait(300)
     assert job.state == "FAILED"
     assert said in str(failed.value), str(failed.value)
     assert said in job.view.message
@@ -70,7 +70,7 @@ def test_the_last_line_before_a_kill_is_in_the_log(four_slots: Jobs, where: str)
 
 
 def test_every_line_of_every_process_is_in_the_log(four_slots: Jobs) -> None:
-    job = four_slots.submit("talkative.py", max_workers=2).wait(120)
+    job = four_slots.submit("talkative.py", max_workers=2).wait(300)
     text = str(job.logs())
     for line in [f"driver line {n}" for n in range(500)]:
         assert line in text

@@ -52,8 +52,8 @@ def test_a_generation_spans_both_hosts_and_workers_tell_theirs(two_hosts: Jobs, 
     job = two_hosts.submit("cnn.py", *arguments, "--gates", str(gates.folder))
     gates.open_until(lambda: hosts_of(job) == {"a", "b"}, "workers on both hosts", ready=4)
     gates.open_all()
-    job.wait(120)
-    alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(120)
+    job.wait(300)
+    alone = two_hosts.submit("cnn.py", *arguments, max_workers=1).wait(300)
     assert max(two_hosts.worlds(job)) >= 2
     assert two_hosts.final_hash(job) == two_hosts.final_hash(alone)
 

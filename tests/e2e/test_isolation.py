@@ -72,7 +72,7 @@ def test_what_eve_gets(shared: LocalServer, tmp_path: Path) -> None:
     (tmp_path / "targets.json").write_text(json.dumps(targets_of(bob, training, SECRET)))
     before = len(bob.commits(training))
     job = eve.submit(tmp_path, main="eve.py", args=["targets.json"], framework=Framework.PYTORCH, progress=False)
-    job.wait(120, progress=False)
+    job.wait(300, progress=False)
     assert job.view.state is JobState.FINISHED, str(job.logs())
     got = json.loads((Path(job.view.result_dir) / "got.json").read_text())
     if kind_of(shared) == "same":
@@ -159,7 +159,7 @@ def test_a_training_in_a_sandbox_has_the_same_bits_and_leaves_nothing(shared: Lo
         job = jobs.client.job(job.id)
     else:
         job = jobs.submit("cnn.py", *arguments, max_workers=2)
-    assert job.wait(120, progress=False).view.state is JobState.FINISHED
+    assert job.wait(300, progress=False).view.state is JobState.FINISHED
     # One reference for both kinds, whichever ran first.
     digest = jobs.final_hash(job)
     reference = Path(shared.root).parent / "reference.txt"
@@ -187,12 +187,12 @@ def test_variables_that_start_other_code_start_it_inside(shared: LocalServer, tm
     (tmp_path / "train.py").write_text(START)
     (tmp_path / "sitecustomize.py").write_text(OUTSIDE)
     options = {"main": "train.py", "framework": Framework.PYTORCH, "progress": False}
-    first = eve.submit(tmp_path, **options).wait(120, progress=False)
+    first = eve.submit(tmp_path, **options).wait(300, progress=False)
     planted = Path(first.view.result_dir) / "_submitted_code" / "sitecustomize.py"
     planted.with_name("outside.txt").unlink(missing_ok=True)
     # Her second job cannot see the folder of the first, but its zygote could.
     second = eve.submit(tmp_path, env={"PYTHONPATH": str(planted.parent), "PYTHONOPTIMIZE": "1"}, **options)
-    assert second.wait(120, progress=False).view.state is JobState.FINISHED, str(second.logs())
+    assert second.wait(300, progress=False).view.state is JobState.FINISHED, str(second.logs())
     found = json.loads((Path(second.view.result_dir) / "started.json").read_text())
     assert found == {"optimize": 1, "hash": "0"}
     assert planted.with_name("outside.txt").exists() is (kind_of(shared) == "same")

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("log", ["quiet", "batches"])
 def test_what_a_script_prints_is_in_its_place(four_slots: Jobs, log: str) -> None:
-    job = four_slots.client.submit(TALKING, name="talking", max_workers=1, log=log, progress=False).wait(120)
+    job = four_slots.client.submit(TALKING, name="talking", max_workers=1, log=log, progress=False).wait(300)
     own = [str(line) for line in job.logs(stream="stdout").lines]
     about = own[own.index("before the training") + 1 : own.index("after the training")]
     if log == "quiet":

@@ -88,7 +88,7 @@ def open_terminal(lab: Lab) -> str:
     """Open a terminal as JupyterLab's page does, and return the address of its socket."""
     key = lab.exported["EDT_TOKEN"]
     base = lab.exported["EDT_URL"]
-    made = requests.post(f"{base}api/terminals", headers={"Authorization": f"token {key}"}, timeout=60)
+    made = requests.post(f"{base}api/terminals", headers={"Authorization": f"token {key}"}, timeout=120)
     made.raise_for_status()
     return f"{base.replace('http', 'ws', 1)}terminals/websocket/{made.json()['name']}?token={key}"
 

@@ -19,7 +19,7 @@ TRAIN = "# FabricModel\nimport helper\nprint('says', helper.WORD)\n"
 
 def post(server: LocalServer, path: str, body: dict[str, Any]) -> requests.Response:
     header = {"Authorization": f"token {server.token}"}
-    return requests.post(f"{server.url}edt/api/{path}", json=body, headers=header, timeout=60)
+    return requests.post(f"{server.url}edt/api/{path}", json=body, headers=header, timeout=120)
 
 
 def files_of(server: LocalServer) -> None:

@@ -100,7 +100,7 @@ def test_a_script_runs_as_python_runs_it(four_slots: Jobs, folder: Path) -> None
         framework="PyTorch",
         args=["--lr", "0.1"],
     )
-    job.wait(120)
+    job.wait(300)
     log = str(job.logs())
     assert "beside __main__ ['train.py', '--lr', '0.1'] True" in log
     assert "False PyTorch false" in log
@@ -114,7 +114,7 @@ def test_a_script_runs_as_python_runs_it(four_slots: Jobs, folder: Path) -> None
 
 def test_three_ranks_add_up(four_slots: Jobs, folder: Path) -> None:
     job = submit(four_slots, folder, ALL_REDUCE, framework="distPyTorch", max_workers=3, args=["--x"])
-    job.wait(120)
+    job.wait(300)
     found = [json.loads((Path(job.view.result_dir) / "model" / f"rank-{n}.json").read_text()) for n in range(3)]
     assert [each["sum"] for each in found] == [6.0, 6.0, 6.0]
     assert [(each["RANK"], each["WORLD_SIZE"], each["NODE_RANK"]) for each in found] == [
@@ -137,7 +137,7 @@ def test_a_command_in_a_shell_finds_the_job_s_python(four_slots: Jobs, folder: P
         max_workers=2,
         command="python say.py $RANK-of-$WMLA_NWORKER; exit 0",
     )
-    job.wait(120)
+    job.wait(300)
     log = str(job.logs())
     assert "['0-of-2']" in log
     assert "['1-of-2']" in log
@@ -159,7 +159,7 @@ def test_one_process_holds_all_slots_of_a_job(four_slots: Jobs, folder: Path) ->
 def test_the_last_lines_of_a_script_that_fails(four_slots: Jobs, folder: Path) -> None:
     job = submit(four_slots, folder, "def f():\n    return 1 / 0\nf()\n", framework="PyTorch")
     with pytest.raises(JobFailed, match="exit code 1") as failed:
-        job.wait(120)
+        job.wait(300)
     assert "ZeroDivisionError" in str(failed.value)
     assert "edt_sdk" not in str(failed.value)
 
@@ -173,7 +173,7 @@ def test_one_rank_that_fails_ends_the_others(four_slots: Jobs, folder: Path) -> 
     """
     job = submit(four_slots, folder, source, framework="distPyTorch", max_workers=3)
     with pytest.raises(JobFailed, match=r"Rank 1 .*exit code 1") as failed:
-        job.wait(120)
+        job.wait(300)
     assert "OSError: the disk is full" in str(failed.value)
     assert job.id not in {each["id"] for each in four_slots.client.cluster()["jobs"]}
 
@@ -182,7 +182,7 @@ def test_a_command_that_is_not_there(four_slots: Jobs, folder: Path) -> None:
     (folder / "notes.txt").write_text("nothing")
     job = submit(four_slots, folder, framework="PyTorch", command=["no-such-program", "--x"])
     with pytest.raises(JobFailed, match="there is no program 'no-such-program'"):
-        job.wait(120)
+        job.wait(300)
 
 
 def test_stopped_nothing_is_left(four_slots: Jobs, folder: Path) -> None:
@@ -296,7 +296,7 @@ def test_train_belongs_to_the_elastic_engine(four_slots: Jobs, folder: Path) -> 
     """
     job = submit(four_slots, folder, source, framework="PyTorch", data_path="mnist")
     with pytest.raises(JobFailed, match="framework='edtPyTorch'"):
-        job.wait(120)
+        job.wait(300)
     # What it asked for and this server has not, before anything went wrong.
     assert "DATA_DIR is not set" in told(job, "remark")[0]
 
@@ -306,6 +306,6 @@ def test_two_jobs_of_ranks_at_once_find_each_its_own_peers(four_slots: Jobs, fol
     (folder / "train.py").write_text(textwrap.dedent(ALL_REDUCE))
     both = [submit(four_slots, folder, framework="distPyTorch", max_workers=2) for _ in range(2)]
     for job in both:
-        job.wait(120)
+        job.wait(300)
         found = [json.loads((Path(job.view.result_dir) / "model" / f"rank-{n}.json").read_text()) for n in range(2)]
         assert [each["sum"] for each in found] == [3.0, 3.0]

@@ -65,7 +65,7 @@ def test_code_that_fails_again_and_again_ends_the_job_with_its_traceback(four_sl
     wait_for_updates(four_slots, job)
     flag.touch()
     with pytest.raises(JobFailed, match="the disk under sample") as failed:
-        job.wait(120)
+        job.wait(300)
     assert "tried 3 times" in str(failed.value)
     assert "OSError" in str(failed.value)
 
@@ -114,7 +114,7 @@ def test_resumed_from_a_checkpoint_a_job_ends_with_the_same_bits(four_slots: Job
     gates = tmp_path / "gates"
     gates.mkdir()
     arguments = ("--epochs", "4", "--samples", "60", "--checkpoints", "1")
-    undisturbed = four_slots.submit("cnn.py", *arguments, max_workers=1).wait(120)
+    undisturbed = four_slots.submit("cnn.py", *arguments, max_workers=1).wait(300)
     (gates / "hold-3").touch()
     job = four_slots.submit("cnn.py", *arguments, "--gates", str(gates), max_workers=2)
 
@@ -132,7 +132,7 @@ def test_resumed_from_a_checkpoint_a_job_ends_with_the_same_bits(four_slots: Job
     with pytest.raises(EdtError, match="epoch-9"):
         job.resume(checkpoint="epoch-9")
     job.resume(checkpoint="epoch-1")
-    job.wait(120)
+    job.wait(300)
     commits = four_slots.commits(job)
     assert [commit["update"] for commit in commits] == list(range(len(four_slots.commits(undisturbed))))
     assert four_slots.final_hash(job) == four_slots.final_hash(undisturbed)
@@ -158,9 +158,9 @@ def test_a_killed_job_can_be_taken_up_again(four_slots: Jobs) -> None:
 
 @pytest.mark.long
 def test_a_job_begins_with_the_weights_of_another(four_slots: Jobs) -> None:
-    first = four_slots.submit("cnn.py", "--epochs", "2", "--samples", "40", max_workers=1).wait(120)
-    second = four_slots.submit("cnn.py", "--epochs", "1", "--samples", "40", max_workers=1, warm_start=first).wait(120)
-    cold = four_slots.submit("cnn.py", "--epochs", "1", "--samples", "40", max_workers=1).wait(120)
+    first = four_slots.submit("cnn.py", "--epochs", "2", "--samples", "40", max_workers=1).wait(300)
+    second = four_slots.submit("cnn.py", "--epochs", "1", "--samples", "40", max_workers=1, warm_start=first).wait(300)
+    cold = four_slots.submit("cnn.py", "--epochs", "1", "--samples", "40", max_workers=1).wait(300)
     assert four_slots.final_hash(second) != four_slots.final_hash(cold)
     third = four_slots.submit("cnn.py", "--epochs", "1", "--samples", "40", max_workers=2, warm_start=first.id).wait(
         120
@@ -170,8 +170,8 @@ def test_a_job_begins_with_the_weights_of_another(four_slots: Jobs) -> None:
 
 def test_fast_has_the_same_samples_and_batches(four_slots: Jobs) -> None:
     arguments = ("--epochs", "3", "--samples", "60")
-    exact = four_slots.submit("cnn.py", *arguments, max_workers=1).wait(120)
-    fast = four_slots.submit("cnn.py", *arguments, max_workers=4, mode="fast").wait(120)
+    exact = four_slots.submit("cnn.py", *arguments, max_workers=1).wait(300)
+    fast = four_slots.submit("cnn.py", *arguments, max_workers=4, mode="fast").wait(300)
 
     def samples(job: Job) -> list[list[list[int]]]:
         return [[shard["indices"] for shard in commit["shards"]] for commit in four_slots.commits(job)]

@@ -37,7 +37,7 @@ def test_a_script_that_a_change_of_size_would_harm_keeps_its_size(four_slots: Jo
     until(lambda: "Trainer" in str(jobs["trainer"].refresh().reason), "the remark on the Trainer")
     until(lambda: "restarts from nothing" in str(jobs["nothing"].refresh().reason), "the remark on the checkpoint")
     gate.touch()
-    blocker.wait(60)
+    blocker.wait(180)
 
     # The slots that came free are for a job whose owner asks for them by name.
     answer = jobs["nothing"].what_if(max_workers=2)
@@ -52,7 +52,7 @@ def test_a_script_that_a_change_of_size_would_harm_keeps_its_size(four_slots: Jo
 
     for kind, job in jobs.items():
         (tmp_path / kind / "finish").touch()
-        job.wait(60)
+        job.wait(180)
     assert [line for line in lines(tmp_path / "trainer") if "step" not in line] == [
         "starts with 1 at 0",
         "ends after 396",

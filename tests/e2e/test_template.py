@@ -77,12 +77,12 @@ def test_three_jobs_at_once_share_one_import_and_outlive_their_template(
     os.kill(template, signal.SIGKILL)
     gates.open_all()
     for job in three:
-        job.wait(120)
+        job.wait(300)
     assert len({jobs.final_hash(job) for job in three}) == 1
     assert imports() == [template]
 
-    later = jobs.submit("cnn.py", *arguments, name="later", max_workers=1).wait(120)
-    own = jobs.submit("cnn.py", *arguments, name="own", max_workers=1, env={"LC_ALL": "C.UTF-8"}).wait(120)
+    later = jobs.submit("cnn.py", *arguments, name="later", max_workers=1).wait(300)
+    own = jobs.submit("cnn.py", *arguments, name="own", max_workers=1, env={"LC_ALL": "C.UTF-8"}).wait(300)
     assert jobs.final_hash(own) == jobs.final_hash(later) == jobs.final_hash(three[0])
     assert len(imports()) == 3, "another template, and the zygote of a job with a variable that Python reads first"
     until(lambda: left(jobs) == [imports()[1]], "the end of all but the template")

@@ -153,7 +153,7 @@ def test_a_model_of_the_kernel_trains_on_the_servers_slots_as_a_script_would(
     assert saved.exists()
 
     (kernel_environment / "train.py").write_text(textwrap.dedent(MODEL) + TRAIN + AFTER)
-    script = four_slots.client.submit(kernel_environment / "train.py", max_workers=1, progress=False).wait(120)
+    script = four_slots.client.submit(kernel_environment / "train.py", max_workers=1, progress=False).wait(300)
     assert told == four_slots.parameters_hash(script), "the same call in a script gives other bits"
     assert after.startswith("AFTER 6 0.01"), after
     assert after.strip() in script.logs("driver"), "a second train() would continue elsewhere"
@@ -214,7 +214,7 @@ def test_an_interrupt_ends_the_waiting_and_a_new_kernel_gets_the_weights(
         assert way in stopped
     assert "ID " + job.id in "".join(map(_text, notebook.cells[3].outputs))
 
-    job.wait(120, progress=False)
+    job.wait(300, progress=False)
     again = f"""
         from edt_sdk import Client
         Client().job({job.id!r}).load_into(model)

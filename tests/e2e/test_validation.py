@@ -23,13 +23,13 @@ ALL = "loss, Accuracy, top-3, precision, recall, F1 score, confusion matrix"
 @pytest.fixture(scope="module")
 def trained(four_slots: Jobs) -> Job:
     """A classifier of digits."""
-    return four_slots.submit("digits.py", "classes", name="digits", max_workers=1).wait(120)
+    return four_slots.submit("digits.py", "classes", name="digits", max_workers=1).wait(300)
 
 
 @pytest.fixture(scope="module")
 def validated(trained: Job) -> Job:
     """Its validation by one worker, with every metric."""
-    return trained.validate(ALL).wait(120)
+    return trained.validate(ALL).wait(300)
 
 
 def last_test(job: Job) -> tuple[float, float]:
@@ -93,13 +93,13 @@ def test_any_number_of_workers_and_a_suspension_give_the_same(trained: Job, vali
     until(lambda: many.refresh().view.state in ("SUSPENDED", "FINISHED"), "its suspension")
     if many.view.state == "SUSPENDED":
         many.resume()
-    found = many.wait(120).validation()
+    found = many.wait(300).validation()
     assert (found.metrics, found.confusion) == (alone.metrics, alone.confusion)
 
 
 @pytest.mark.long
 def test_a_death_in_the_middle_costs_nothing(four_slots: Jobs):
-    trained = four_slots.submit("digits.py", "slow", "1").wait(120)
+    trained = four_slots.submit("digits.py", "slow", "1").wait(300)
     validating = trained.validate(ALL, max_workers=2)
 
     def under_way() -> list[int]:
@@ -107,15 +107,15 @@ def test_a_death_in_the_middle_costs_nothing(four_slots: Jobs):
         return pids if progress is not None and progress.update and len(pids) == 2 else []
 
     os.kill(until(under_way, "two workers that test")[0], signal.SIGKILL)
-    result = validating.wait(120).validation()
+    result = validating.wait(300).validation()
     assert (result["loss"], result["accuracy"]) == last_test(trained)
     assert sum(map(sum, result.confusion)) == 397
 
 
 @pytest.mark.long
 def test_binary_outputs_and_a_threshold(four_slots: Jobs):
-    trained = four_slots.submit("digits.py", "binary", "6", max_workers=1).wait(120)
-    result = trained.validate(("accuracy", "precision", "recall", "f1"), threshold=0.3).wait(120).validation()
+    trained = four_slots.submit("digits.py", "binary", "6", max_workers=1).wait(300)
+    result = trained.validate(("accuracy", "precision", "recall", "f1"), threshold=0.3).wait(300).validation()
     outputs, labels = own_figures(trained, 1)
     said, truth = outputs[:, 0].sigmoid() >= 0.3, labels == 5
     assert result.metrics == pytest.approx(
@@ -130,29 +130,29 @@ def test_binary_outputs_and_a_threshold(four_slots: Jobs):
 
 
 def test_a_script_with_an_own_test_is_tested_by_it(four_slots: Jobs, trained: Job):
-    own = four_slots.submit("digits.py", "own-test", max_workers=1).wait(120)
-    result = own.validate("loss,accuracy").wait(120).validation()
+    own = four_slots.submit("digits.py", "own-test", max_workers=1).wait(300)
+    result = own.validate("loss,accuracy").wait(300).validation()
     assert result["loss"] == own.metrics().test[-1]["loss"]
     assert result["accuracy"] == last_test(trained)[1]
 
 
 @pytest.mark.long
 def test_of_two_trainings_in_a_script_the_last_one_is_validated(four_slots: Jobs):
-    twice = four_slots.submit("digits.py", "two", max_workers=1).wait(120)
-    validating = twice.validate().wait(120)
+    twice = four_slots.submit("digits.py", "two", max_workers=1).wait(300)
+    validating = twice.validate().wait(300)
     assert tuple(validating.validation().metrics.values()) == last_test(twice)
     assert "train() call 1 of the script is passed over; call 2 is validated" in str(validating.logs())
 
 
 @pytest.mark.long
 def test_a_loss_is_all_there_is_of_a_regression(four_slots: Jobs):
-    trained = four_slots.submit("digits.py", "regression", max_workers=1).wait(120)
+    trained = four_slots.submit("digits.py", "regression", max_workers=1).wait(300)
     refused = trained.validate("loss,accuracy")
     with pytest.raises(JobFailed, match=r"accuracy cannot be computed: the model's outputs .* Ask for loss alone"):
-        refused.wait(120)
+        refused.wait(300)
     with pytest.raises(NotFound, match=r"ended as FAILED and has no result\."):
         refused.validation()
-    loss = trained.validate("loss").wait(120).validation()
+    loss = trained.validate("loss").wait(300).validation()
     assert loss.metrics == {"loss": trained.metrics().test[-1]["loss"]}
     assert (loss.classes, loss.confusion, loss.per_class) == (None, None, ())
 
@@ -175,9 +175,9 @@ def test_what_cannot_be_validated_is_refused_with_a_sentence(four_slots: Jobs, t
     plain = four_slots.submit("last_words.py", framework="PyTorch", max_workers=1)
     with pytest.raises(Unprocessable, match=r"runs its script as it is \(PyTorch\)"):
         plain.validate()
-    untested = four_slots.submit("digits.py", "untested", "1", max_workers=1).wait(120).validate()
+    untested = four_slots.submit("digits.py", "untested", "1", max_workers=1).wait(300).validate()
     with pytest.raises(JobFailed, match="nothing to validate with"):
-        untested.wait(120)
+        untested.wait(300)
 
 
 def test_it_outlives_its_training_and_a_clone_validates_again(trained: Job, validated: Job):
@@ -187,4 +187,4 @@ def test_it_outlives_its_training_and_a_clone_validates_again(trained: Job, vali
     assert (validated.validation()["loss"], validated.validation()["accuracy"]) == expected
     again = validated.clone()
     assert again.view.validates == trained.id
-    assert again.wait(120).validation().metrics == validated.validation().metrics
+    assert again.wait(300).validation().metrics == validated.validation().metrics

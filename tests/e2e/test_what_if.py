@@ -19,7 +19,7 @@ def test_of_a_job_that_trains_and_its_past_played_again(tmp_path, slow_trainer):
         assert (answer.shares[0].name, answer.shares[0].then) == ("trains", 1)
         assert job.refresh().view.max_workers == 2
         go.touch()
-        job.wait(120, progress=False)
+        job.wait(300, progress=False)
         client.close()
     (store,) = tmp_path.rglob("edt.sqlite")
     events = read_events(store)

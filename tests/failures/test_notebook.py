@@ -41,7 +41,7 @@ def until(there):
 
 def left(monitor):
     "What stays of it."
-    assert monitor.join(60)
+    assert monitor.join(180)
     return monitor._left["text/html"]
 """
 

@@ -119,7 +119,7 @@ def _tried(world: World, route: str, animal: Animal) -> tuple[str, int]:
     elif answer.status_code < 300:
         _removed(world, route, answer)
     with contextlib.suppress(pytest.fail.Exception):
-        until(lambda: world.files() <= before, "nothing left of it", 20)
+        until(lambda: world.files() <= before, "nothing left of it")
     assert not (left := sorted(world.files() - before)), left
     return str(answer.status_code), peak
 

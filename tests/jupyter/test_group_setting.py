@@ -38,7 +38,7 @@ def test_a_dict_on_the_command_line_is_a_group_with_settings(tmp_path, program):
         plan = plan_of(server, runtime, said)
     finally:
         server.send_signal(signal.SIGTERM)
-        server.wait(30)
+        server.wait(180)
     day, night = plan["instance_groups"]
     assert (day["name"], night["name"], night["own"], night["lend"]) == ("day", "night", 2, None)
     assert (day["resource_group"], plan["resource_groups"]) == ("cpus", [{"name": "cpus", "hosts": [], "slots": "3"}])
@@ -49,7 +49,7 @@ def plan_of(server, runtime, said):
     while time.monotonic() < deadline and server.poll() is None:
         for found in list_running_servers(str(runtime)):
             try:
-                answer = requests.get(f"{found['url']}edt/api/plan?token=secret", timeout=30)
+                answer = requests.get(f"{found['url']}edt/api/plan?token=secret", timeout=120)
             except requests.ConnectionError:
                 continue  # Jupyter announces its address before it listens there
             if answer.status_code == 503:

@@ -130,7 +130,7 @@ def test_the_live_view_draws_itself_and_obeys_no_name(peer, hostile, runtime_dir
         os.close(other_end)
         written = read_until(terminal, "\x1b[J")
         os.write(terminal, b"q")
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
     os.close(terminal)
     own = re.compile(r"\x1b\[(?:\?1049h|\?25l|H|K|J)")
     assert len(own.findall(written)) > 4

@@ -87,7 +87,7 @@ def test_what_outlives_it_is_kept_and_the_keeper_ends_with_the_last(tmp_path, be
     kept.send_signal(signal.SIGTERM)
     assert kept.ended(60)
     with suppress(psutil.NoSuchProcess):
-        program.wait(60)
+        program.wait(180)
     assert child.is_running()
     keeper = child.parent()
     assert keeper is not None
@@ -105,7 +105,7 @@ def test_without_a_leash_it_goes_on(tmp_path):
     assert program.is_running()
     program.kill()
     with suppress(psutil.NoSuchProcess):
-        program.wait(60)
+        program.wait(180)
     assert child.is_running()
     child.kill()
     assert gone([child])

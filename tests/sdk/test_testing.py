@@ -15,7 +15,7 @@ def test_a_port_that_somebody_took_meanwhile_is_left_to_them(tmp_path, monkeypat
         monkeypatch.setattr(testing, "_free_port", lambda: next(ports))
         with testing.LocalServer(tmp_path, slots=1) as server:
             assert str(taken) not in server.url
-            assert requests.get(f"{server.url}edt/api/", params={"token": server.token}, timeout=30).ok
+            assert requests.get(f"{server.url}edt/api/", params={"token": server.token}, timeout=120).ok
 
 
 def ended(process: psutil.Process | None) -> bool:
@@ -31,7 +31,7 @@ def test_what_is_left_of_a_killed_server_ends_with_the_next_one(tmp_path):
     """Its kernels nobody else could end."""
     with testing.LocalServer(tmp_path, slots=1) as server:
         keeper = psutil.Process(server.pid).parent()
-        started = requests.post(f"{server.url}api/kernels", params={"token": server.token}, json={}, timeout=60)
+        started = requests.post(f"{server.url}api/kernels", params={"token": server.token}, json={}, timeout=120)
         assert started.status_code == 201
         server.kill()
         server.start()

@@ -150,7 +150,7 @@ class Server:
                     await asyncio.wait_for(self.changed.wait(), 0.1)
 
         try:
-            return await asyncio.wait_for(wait(), 60)
+            return await asyncio.wait_for(wait(), 180)
         except TimeoutError:
             log = self.paths.supervisor_log.read_text() if self.paths.supervisor_log.exists() else ""
             raise AssertionError(f"{what} did not happen: {self.reports}\n{log}") from None
@@ -172,7 +172,7 @@ class Server:
         return await self.until(find, "a generation of two workers")
 
     async def gone(self):
-        await asyncio.wait_for(wait_gone(self.identity), 30)
+        await asyncio.wait_for(wait_gone(self.identity), 180)
 
     def processes(self):
         """Pids of all processes of the job."""

@@ -88,7 +88,7 @@ async def supervisor(service, tmp_path):
 
 
 async def delivered(supervisor):
-    await asyncio.wait_for(supervisor.reporter.delivered(), 20)
+    await asyncio.wait_for(supervisor.reporter.delivered(), 180)
 
 
 async def test_reports_are_delivered_in_order_and_acknowledged(service, supervisor):

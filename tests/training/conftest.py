@@ -17,7 +17,7 @@ import torch
 from edt_sdk.training.exchange.group import open_store
 from tests.training import forked
 
-DEADLINE = 90
+DEADLINE = 180
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,7 +39,7 @@ class Process:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = 180.0) -> int:
         """Its exit code when it has ended; subprocess.TimeoutExpired when it does not."""
         deadline = time.monotonic() + timeout
         while (code := self.poll()) is None:

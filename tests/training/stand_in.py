@@ -22,7 +22,7 @@ from edt_sdk.training.user import payload
 from edt_sdk.training.user.payload import Training
 from tests.training.forked import Process, fork
 
-DEADLINE = 60.0
+DEADLINE = 180
 COMPAT = Path(payload.__file__).parents[2] / "compat"
 
 

@@ -218,7 +218,7 @@ PACKAGE_PART = b'--B\r\nContent-Disposition: form-data; name="package"; filename
 
 async def read_answer(reader):
     """Status and JSON of an answer, as soon as it is there."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         length = int(re.search(r"Content-Length: (\d+)", head)[1])
         return int(head.split()[1]), json.loads(await reader.readexactly(length))

@@ -59,7 +59,7 @@ async def finished(call, job):
         view = (await call("GET", f"jobs/{job}")).json
         return view if view["state"] in ("FINISHED", "FAILED", "KILLED", "ERROR") else None
 
-    view = await until_async(ended, "the job's end", limit=60.0)
+    view = await until_async(ended, "the job's end")
     log = (await call("GET", f"jobs/{job}/logs")).json
     assert view["state"] == "FINISHED", (view, log)
     return "".join(line["text"] + "\n" for line in log["lines"])

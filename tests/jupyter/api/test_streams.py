@@ -29,7 +29,7 @@ def follow(jp_fetch):
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         answer = await jp_fetch(
             "edt", "api", "jobs", job, path, params={"follow": "1"}, headers=headers, streaming_callback=feed,
-            request_timeout=40,
+            request_timeout=180,
         )  # fmt: skip
         assert answer.headers["Content-Type"] == "text/event-stream"
         assert answer.headers["Cache-Control"] == "no-store"
@@ -82,7 +82,7 @@ async def test_the_event_stream_shows_the_job_after_each_change(submit, follow, 
             stop.set()
 
     reading = asyncio.ensure_future(follow(job, "events", on_event=on_event))
-    await asyncio.wait_for(stop.wait(), 30)
+    await asyncio.wait_for(stop.wait(), 180)
     await call("POST", f"jobs/{job}/stop", body=b"")
     events = await reading
     views = [data for kind, data, _ in events if kind == "job"]
@@ -98,7 +98,7 @@ async def test_streams_end_with_the_server_and_do_not_say_end(edt, submit, follo
     streams = [asyncio.ensure_future(follow(job, path)) for path in ("logs", "events", "metrics")]
     await until_async(lambda: len(edt.service.hub._watches.get(job, ())) == 3, "three readers")
     edt.service.hub.close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         for events in await asyncio.gather(*streams):
             assert "end" not in [kind for kind, _, _ in events]
 
@@ -110,7 +110,7 @@ async def test_a_reader_that_leaves_is_forgotten(edt, submit, jp_auth_header, jp
         f"GET {jp_base_url}edt/api/jobs/{job}/events?follow=1 HTTP/1.1\r\nHost: localhost:{jp_http_port}\r\n"
         f"Authorization: {jp_auth_header['Authorization']}\r\n\r\n".encode()
     )
-    await asyncio.wait_for(reader.readuntil(b"event: job"), 20)
+    await asyncio.wait_for(reader.readuntil(b"event: job"), 180)
     assert job in edt.service.hub._watches
     writer.close()
     await until_async(lambda: job not in edt.service.hub._watches, "the reader's end")

@@ -56,7 +56,7 @@ def test_a_kernel_of_the_server_finds_it_by_itself(server, monkeypatch):
 def test_a_job_that_fails_is_told_from_its_first_to_its_last_line(client, tmp_path):
     job = client.submit(TALKS, name="talks", max_workers=2, args=["--lr", "0.1"], progress=False)
     with pytest.raises(JobFailed, match=r"without calling") as failed:
-        job.wait(60)
+        job.wait(180)
     assert failed.value.ids["state"] == "FAILED"
     log = job.logs()
     assert "to stdout ['--lr', '0.1']" in log
@@ -89,7 +89,7 @@ def test_waiting_watching_and_stopping(client):
         job.delete()
     assert job.stop().view.message == f"{job.view.owner} is stopping it."
     with pytest.raises(JobFailed) as ended:
-        job.wait(60)
+        job.wait(180)
     assert ended.value.ids["state"] == JobState.KILLED
     with pytest.raises(Conflict):
         job.update(priority=8)
@@ -116,9 +116,9 @@ def test_suspending_going_back_and_beginning_with_its_weights(client, slow_train
     until(lambda: job.status is JobState.RUNNING, "the first worker")
     job.stop()
     with pytest.raises(JobFailed):
-        job.wait(60, progress=False)
+        job.wait(180, progress=False)
     go.touch()
-    assert job.resume(checkpoint="epoch-1").wait(120, progress=False).view.progress.update == 200
+    assert job.resume(checkpoint="epoch-1").wait(300, progress=False).view.progress.update == 200
     with pytest.raises(Conflict, match="is finished"):
         job.resume()
 

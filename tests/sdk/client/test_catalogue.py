@@ -40,7 +40,7 @@ def client(runs):
         made.stop_all()
         for job in made.jobs():
             with suppress(JobFailed):  # this ended it
-                job.wait(60)
+                job.wait(180)
         for dataset in made.datasets():
             made.delete_dataset(dataset.name)
 
@@ -70,16 +70,16 @@ def test_what_is_here_is_sent_and_what_is_there_is_named(client, folder, data_fs
     assert client.models()._repr_html_().startswith("<p>No models yet")
     model = client.add_model("net", folder, framework="PyTorch", args=["--x", "a b"], dataset="sent")
     assert (model.main, model.dataset, model.args) == ("go.py", "sent", ("--x", "a b"))
-    job = client.train_model("net", max_workers=1, job_name="first").wait(60)
+    job = client.train_model("net", max_workers=1, job_name="first").wait(180)
     assert (job.view.model, job.view.dataset, job.view.name) == ("net", "sent", "first")
     assert "['--x', 'a b'] ['.hidden', 'b.bin']" in job.logs()
-    other = client.train_model("net", dataset="named", args=[]).wait(60)
+    other = client.train_model("net", dataset="named", args=[]).wait(180)
     assert "[] ['a.csv']" in other.logs()
     assert [each.id for each in client.model("net").trainings] == [other.id, job.id]
     assert [each.id for each in client.dataset("named").jobs] == [other.id]
     assert client.update_model("net", max_workers=2).max_workers == 2
     assert "net   model  PyTorch    go.py  sent" in repr(client.models())
-    plain = client.submit(folder / "go.py", framework="PyTorch", dataset="named", progress=False).wait(60)
+    plain = client.submit(folder / "go.py", framework="PyTorch", dataset="named", progress=False).wait(180)
     assert plain.view.dataset == "named"
 
 
@@ -130,9 +130,9 @@ def test_at_a_shell(client, runs, folder, capsys, monkeypatch):
     assert edt(*add, "--hyperparameter", "epochs=3", "--", "--x", "1") == (0, "net", "")
     code, job, _ = edt("model", "train", "net", "--max-workers", "1")
     assert code == 0
-    assert "['--x', '1'] ['a.csv']" in client.job(job).wait(60).logs()
+    assert "['--x', '1'] ['a.csv']" in client.job(job).wait(180).logs()
     code, job, _ = edt("model", "train", "net", "--", "other")
-    assert "['other']" in client.job(job).wait(60).logs()
+    assert "['other']" in client.job(job).wait(180).logs()
     capsys.readouterr()  # the line of a wait
     assert edt("model", "update", "net", "--max-workers", "2", "--description", "d", "--", "third") == (0, "net", "")
     changed = client.model("net").model
@@ -169,7 +169,7 @@ def test_through_a_server_of_ones_own(client, runs, folder, tmp_path):
         assert [each.name for each in client.datasets()] == ["named", "own", "sent"]
         assert [file.name for file in client.dataset("own").files] == ["c.txt"]
         here.add_model("net", folder, framework="PyTorch")
-        job = here.train_model("net", dataset="own").wait(60)
+        job = here.train_model("net", dataset="own").wait(180)
         assert "['c.txt']" in job.logs()
         assert client.job(job.id).view.model == "net"
         with pytest.raises(Conflict):

@@ -55,7 +55,7 @@ def test_a_search_in_python(client, folder):
     assert repr(client.searches()) == "No searches."
     search = client.search(folder, algorithm="grid", parallel=2, tags="night", **PLAIN)
     assert (search.name, search.view.spec.trials, search.view.spec.job.tags) == ("digits", 10, ("night",))
-    assert search.wait(120) is search
+    assert search.wait(300) is search
     best = search.best
     assert (best.number, best.value, best.params) == (8, 1.0, {"x": 1.0, "width": 1})
     assert best.job.status == "FINISHED"
@@ -96,7 +96,7 @@ def test_a_search_in_python(client, folder):
 
 def test_trials_as_a_data_frame(client, folder):
     pytest.importorskip("pandas")
-    search = client.search(folder, algorithm="list", points=[{"x": 0.5, "width": 2}], **PLAIN).wait(120)
+    search = client.search(folder, algorithm="list", points=[{"x": 0.5, "width": 2}], **PLAIN).wait(300)
     frame = search.trials.dataframe()
     assert list(frame.columns) == ["trial", "state", "value", "epochs", "job", "x", "width"]
     assert list(frame.iloc[0])[2:4] == [0.25, 1]
@@ -112,13 +112,13 @@ def test_a_wait_ends_when_somebody_has_to_do_something(client, folder):
         search.update(trials=3)
     assert search.pause().view.state == "PAUSED"
     with pytest.raises(JobFailed, match=r"is PAUSED: .*search.resume\(\)"):
-        search.wait(60)
+        search.wait(180)
     assert search.resume().view.state == "RUNNING"
     with pytest.raises(Unprocessable, match="'widht'"):
         search.add({"x": 0.5, "widht": 1})
     assert search.stop().view.state == "STOPPED"
     with pytest.raises(JobFailed, match="STOPPED"):
-        search.wait(60)
+        search.wait(180)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_search_at_a_shell(client, edt, folder):
     assert search.refresh().view.spec.parallel == 3
     assert edt("replay", "s") == (0, "Every decision follows from the reports.\n", "")
     code, said, _ = edt("again", "s")
-    again = client.search_named(said.strip()).wait(120)
+    again = client.search_named(said.strip()).wait(300)
     assert (code, again.name) == (0, "s-2")
     assert [each.params for each in again.trials] == [each.params for each in search.trials]
     assert again.best.value == search.best.value

@@ -31,7 +31,7 @@ def test_a_notebook_is_left_with_a_picture_that_lasts_and_no_widget(training, mo
     cells = execute(
         "from edt_sdk import Client\njob = Client().job('edt-1')\nmonitor = job.monitor()\nmonitor",
         "everything = Client().monitor()",
-        "assert monitor.join(30) and everything.join(30)",
+        "assert monitor.join(180) and everything.join(180)",
         "monitor",
         "import sys\nprint('torch' in sys.modules, 'ipywidgets' in sys.modules)",
         each=lambda index: training.end() if index == 2 else None,
@@ -114,7 +114,7 @@ def test_an_interrupt_ends_it_and_leaves_the_card_of_a_job_that_goes_on(training
     cells = execute(
         "from edt_sdk import Client\nmonitor = Client().job('edt-1').monitor()" + LATE,
         interrupted if busy else PRESS.format(pressed=str(pressed)),
-        "last.set()\nassert monitor.join(30)\nmonitor",
+        "last.set()\nassert monitor.join(180)\nmonitor",
         each=each,
         errors=busy,
     )

@@ -37,10 +37,10 @@ async def test_a_supervisor_is_detached_private_and_leaves_no_zombie(orders, tmp
         assert is_alive(identity)
     finally:
         os.kill(identity.pid, signal.SIGKILL)
-    await asyncio.wait_for(wait_gone(identity), 20)
+    await asyncio.wait_for(wait_gone(identity), 180)
     with pytest.raises(ProcessLookupError):
         parent_of(identity.pid)
-    await asyncio.wait_for(wait_gone(identity), 20)
+    await asyncio.wait_for(wait_gone(identity), 180)
 
 
 async def test_one_that_was_started_by_somebody_else_is_waited_for_too():
@@ -52,7 +52,7 @@ async def test_one_that_was_started_by_somebody_else_is_waited_for_too():
     await asyncio.sleep(0)
     assert not waiting.done()
     os.kill(pid, signal.SIGKILL)
-    await asyncio.wait_for(waiting, 60)
+    await asyncio.wait_for(waiting, 180)
     assert not is_alive(identity)
 
 

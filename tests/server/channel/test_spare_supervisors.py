@@ -60,7 +60,7 @@ async def test_a_spare_becomes_the_supervisor_of_a_job_and_then_needs_no_server(
         assert process.is_running()
     finally:
         os.kill(identity.pid, signal.SIGKILL)
-    await asyncio.wait_for(wait_gone(identity), 20)
+    await asyncio.wait_for(wait_gone(identity), 180)
     # Without its supervisor a zygote is of no use.
     await until_async(lambda: not zygote.is_running() or zygote.status() == psutil.STATUS_ZOMBIE)
     assert not spare.fits(KIND)
@@ -90,7 +90,7 @@ async def test_a_spare_that_has_ended_is_replaced_by_a_cold_start(orders, tmp_pa
         assert identity.pid != spare.process.pid
     finally:
         os.kill(identity.pid, signal.SIGKILL)
-    await asyncio.wait_for(wait_gone(identity), 20)
+    await asyncio.wait_for(wait_gone(identity), 180)
 
 
 async def test_a_spare_whose_python_cannot_import_ends_and_says_why(tmp_path):

@@ -87,7 +87,7 @@ async def test_a_job_gets_supervisor_and_zygote_and_nothing_else_of_this_process
         finally:
             supervisor.kill()
             os.close(secret)
-    await asyncio.wait_for(wait_gone(identity), 20)
+    await asyncio.wait_for(wait_gone(identity), 180)
     await until_async(lambda: not zygote.is_running() or zygote.status() == psutil.STATUS_ZOMBIE)
     assert not psutil.pid_exists(identity.pid), "the template leaves no zombie"
     assert psutil.Process(template.pid).children() == []
@@ -105,7 +105,7 @@ async def test_a_spare_of_a_template_becomes_a_supervisor_or_ends_with_its_serve
     assert identity.pid == spare.process.pid
     assert not spare.fits(Kind(sys.executable, 2))
     spare.process.kill()
-    await asyncio.wait_for(wait_gone(identity), 20)
+    await asyncio.wait_for(wait_gone(identity), 180)
     assert not spare.fits(KIND)
 
 
@@ -125,7 +125,7 @@ async def test_the_supervisors_of_a_template_go_on_after_it_and_the_next_job_get
         assert second.pid != template.pid
     finally:
         supervisor.kill()
-    await asyncio.wait_for(wait_gone(identity), 20)
+    await asyncio.wait_for(wait_gone(identity), 180)
 
 
 @pytest.mark.parametrize("dies", [True, False], ids=["killed", "hung"])
@@ -148,7 +148,7 @@ async def test_a_template_that_ends_during_a_request_costs_the_job_only_its_warm
         assert not template.socket.fileno() >= 0
     finally:
         os.kill(identity.pid, signal.SIGKILL)
-    await asyncio.wait_for(wait_gone(identity), 20)
+    await asyncio.wait_for(wait_gone(identity), 180)
 
 
 async def test_what_is_forked_when_its_starter_is_gone_never_runs(tmp_path, templates):

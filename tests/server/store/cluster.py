@@ -24,7 +24,7 @@ from tests.debian import Missing
 
 __all__ = ["Cluster", "Missing"]
 
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 
 
 class Cluster:

@@ -169,7 +169,7 @@ def test_a_missing_driver_is_named(monkeypatch):
 
 
 def _open_and_append(url: str, start, results) -> None:
-    start.wait(30)
+    start.wait(180)
     store = Store.open(url)
     with store.write() as writer:
         results.put(writer.append("x", job=None, data={}, time=0.0).seq)
@@ -185,7 +185,7 @@ def test_servers_that_start_at_once_on_a_new_file_do_not_collide(tmp_path):
         process.start()
     start.set()
     for process in processes:
-        process.join(60)
+        process.join(180)
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert sorted(results.get(timeout=5) for _ in processes) == [1, 2, 3]
 

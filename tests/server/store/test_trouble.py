@@ -181,16 +181,16 @@ class TestPostgreSQL:
             with other.write() as writer:
                 writer.append("x", job=None, data={}, time=0.0)
                 holding.set()
-                release.wait(30)
+                release.wait(180)
 
         thread = threading.Thread(target=hold)
         thread.start()
-        assert holding.wait(30)
+        assert holding.wait(180)
         with pytest.raises(StoreUnavailable, match=r"Another server has been writing for long"):
             append(store)
         assert store.events() == []
         release.set()
-        thread.join(30)
+        thread.join(180)
         append(store)
         assert len(store.events()) == 2
         store.close()

@@ -150,7 +150,7 @@ async def test_the_rest_of_its_group_goes_with_it(family):
     )
     await family.exit_of(1)
     pid = int(await family.said("\n"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while _runs(pid):
             await asyncio.sleep(0.01)
 
@@ -248,7 +248,7 @@ async def test_orphans_are_reaped_but_neither_zygote_nor_heir_nor_what_is_being_
     await family.exit_of(3)
     left = int(await family.said("\n"))
     assert left in orphans(forker.pids)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while orphans(forker.pids):
             family.children.reap_orphans()
             await asyncio.sleep(0.01)

@@ -237,6 +237,6 @@ async def test_both_end_when_their_supervisor_is_gone(house):
     for descriptor in (zygote, heir):
         ended = asyncio.Event()
         loop.add_reader(descriptor, ended.set)
-        await asyncio.wait_for(ended.wait(), 60)
+        await asyncio.wait_for(ended.wait(), 180)
         loop.remove_reader(descriptor)
         os.close(descriptor)

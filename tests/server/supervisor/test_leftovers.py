@@ -35,7 +35,7 @@ def test_only_what_carries_the_job_s_mark_is_ended() -> None:
     mine, other = started(f"mine-{os.getpid()}"), started(f"other-{os.getpid()}")
     try:
         assert end_leftovers(f"mine-{os.getpid()}") == 1
-        assert mine.wait(60) == -signal.SIGKILL
+        assert mine.wait(180) == -signal.SIGKILL
         assert other.poll() is None
         assert end_leftovers("another") == 0
         assert end_leftovers(f"mine-{os.getpid()}") == 0

@@ -99,7 +99,7 @@ async def test_nonsense_closes_the_link(ears, messages, why):
     await until_async(lambda: ears.lost)
     assert ears.lost == [(1, why)]
     with contextlib.suppress(ConnectionError):
-        assert await asyncio.wait_for(reader.read(), 20) == b""
+        assert await asyncio.wait_for(reader.read(), 180) == b""
 
 
 async def test_only_processes_of_the_job_may_connect(ears):
@@ -116,7 +116,7 @@ async def test_only_processes_of_the_job_may_connect(ears):
         start_new_session=True,
         stdout=subprocess.PIPE,
     )
-    said, _ = await asyncio.wait_for(stranger.communicate(), 20)
+    said, _ = await asyncio.wait_for(stranger.communicate(), 180)
     assert said == b"b''\n"
     assert ears.heard == []
     assert stat.S_IMODE(ears.path.stat().st_mode) == 0o600

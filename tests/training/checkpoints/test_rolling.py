@@ -133,7 +133,7 @@ def test_the_pth_pair_is_the_one_that_checkpoint_save_writes(paths: JobPaths, tm
 
 
 def wait_for(gate: threading.Event) -> None:
-    assert gate.wait(60)
+    assert gate.wait(180)
 
 
 @pytest.fixture

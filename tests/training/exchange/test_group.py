@@ -169,7 +169,7 @@ def drops_what_never_ends(rank, port):
     return "dropped"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_a_group_is_dropped_whatever_is_under_way(processes):
     assert processes(3, drops_what_never_ends) == ["dropped"] * 3
 

@@ -42,7 +42,7 @@ def test_generations_are_kept_and_awaited(pair: tuple[Link, socket.socket]) -> N
     assert link.pending == 0
     for message in (generation(1, 0), generation(2, 0, 1), generation(3, 0, 2)):
         supervisor.sendall(wire.encode(message))
-    waiting.join(60)
+    waiting.join(180)
     assert found == [generation(3, 0, 2)]
     assert link.pending == 3
     assert link.generation(2) == generation(2, 0, 1)
@@ -56,7 +56,7 @@ def test_the_newest_generation_is_awaited_whoever_is_in_it(pair: tuple[Link, soc
     waiting = threading.Thread(target=lambda: found.append(link.wait_newer(1)))
     waiting.start()
     supervisor.sendall(wire.encode(generation(2)))
-    waiting.join(60)
+    waiting.join(180)
     assert found == [generation(2)]
 
 
@@ -95,7 +95,7 @@ def test_many_threads_send_whole_lines(pair: tuple[Link, socket.socket]) -> None
     with supervisor.makefile("rb") as lines:
         assert all(wire.decode_upward(lines.readline()) == message for _ in threads)
     for thread in threads:
-        thread.join(60)
+        thread.join(180)
 
 
 PROCESS = """

@@ -11,7 +11,7 @@ from edt_sdk.schemas.wire.link import Generation, Member
 from edt_sdk.training.exchange.peer_errors import Superseded
 from edt_sdk.training.member.next_group import NextGroup
 
-DEADLINE = 30
+DEADLINE = 180
 
 
 def generation(number, *workers):

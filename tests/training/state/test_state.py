@@ -32,7 +32,7 @@ class Channel:
         return self
 
     def recv(self, tensor: Tensor, src: int) -> Channel:
-        tensor.copy_(self.queues[1].get(timeout=60))
+        tensor.copy_(self.queues[1].get(timeout=180))
         return self
 
     def wait(self) -> None:
@@ -119,7 +119,7 @@ def test_a_joiner_gets_every_bit_and_continues_alike(name: str, staged: bool) ->
     sender = threading.Thread(target=transfer.send, args=(channel, [1], captured))
     sender.start()
     extra = state.restore(transfer.receive(channel, 0, joiner, DEVICE, staged=staged), joiner, joiners)
-    sender.join(60)
+    sender.join(180)
 
     assert extra == {"position": 17}
     assert bits(joiner, joiners) == bits(survivor, optimizer)

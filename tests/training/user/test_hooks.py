@@ -46,7 +46,7 @@ def together(job: Callable[[Group], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(180)
     assert not any(thread.is_alive() for thread in threads)
     if raised:
         raise raised[0]

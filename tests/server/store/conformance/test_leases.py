@@ -72,7 +72,7 @@ def test_of_many_that_take_a_lease_at_once_one_gets_it(store, url):
     start = threading.Barrier(4)
 
     def take(which: Store, pid: int) -> None:
-        start.wait(30)
+        start.wait(180)
         with which.write() as writer:
             got.append(writer.take_lease("server", process(pid), now=100.0, expires=105.0))
 
@@ -80,7 +80,7 @@ def test_of_many_that_take_a_lease_at_once_one_gets_it(store, url):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(180)
     for other in others:
         other.close()
     assert len(got) == 4

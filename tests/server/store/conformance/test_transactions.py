@@ -81,7 +81,7 @@ def test_writers_of_several_stores_and_threads_wait_for_each_other(store, url, j
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(180)
     other.close()
     assert store.job("job-1").attempt == 40
     assert len(set(seqs)) == 40
@@ -126,7 +126,7 @@ def test_who_has_seen_a_number_has_seen_all_below(store, url):
         thread.join(120)
     writing.clear()
     for thread in readers:
-        thread.join(60)
+        thread.join(180)
     all_of_them = [event.seq for event in store.events()]
     servers[1].close()
     assert len(all_of_them) == 480
