@@ -30,7 +30,7 @@ DROPPED = ("OWNER", "PRIORITY", "TAGS", "ARGS", "ACCURACY", "SAMPLES/S", "AGE", 
 
 def _share(view: JobView | SearchView) -> float | None:
     if isinstance(view, SearchView):
-        return ended(view) / max(view.expected, view.spec.trials)
+        return ended(view) / view.expected
     return done_share(view) if view.progress is not None and view.progress.total_updates else None
 
 

@@ -149,4 +149,4 @@ class DecisionLog(list[Decision]):
 
 
 def _progress(view: SearchView) -> str:
-    return f"{ended(view)} of {max(view.expected, view.spec.trials)}"
+    return f"{ended(view)} of {view.expected}"

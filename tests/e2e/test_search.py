@@ -196,13 +196,28 @@ async def test_a_script_that_fails_for_every_value_pauses_its_search_with_the_er
     assert "no such data" in view.message
 
 
-POPULATION = SCRIPT.replace("train(4,", "train(6,").replace("width, 2)", "4, 2)").replace("(6, width)", "(6, 4)")
-POPULATION = POPULATION.replace("momentum=0.9", "momentum=0.9, weight_decay=width").replace("int(", "float(")
+POPULATION = f"""
+{DATA}
+import sys
+
+lr, decay = map(float, sys.argv[1:])
+
+def datasets():
+    return data(64, 1), data(32, 2)
+
+torch.manual_seed(3)
+model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=decay)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
+FabricModel(model, datasets, nn.functional.cross_entropy, optimizer, lr_scheduler=schedule).train(6, 8, 2)
+"""
 
 
-def population(name: str, **changes: Any) -> SearchSpec:
-    space = {"lr": log(1e-4, 1.0), "width": log(1e-6, 1e-2)}
-    return halving(name, algorithm="pbt", epochs=6, min_epochs=2, space=space, seed=2, **changes)
+def population(name: str, max_workers: int = 1, **changes: Any) -> SearchSpec:
+    job = JobSpec(name=name, main="train.py", max_workers=max_workers, args=("{lr}", "{decay}"))
+    space = {"lr": log(1e-4, 1.0), "decay": log(1e-6, 1e-2)}
+    given = {"metric": "test_loss", "trials": 4, "epochs": 6, "min_epochs": 2, "algorithm": "pbt", "space": space}
+    return SearchSpec(job=job, **{**given, **changes})
 
 
 async def test_a_population_ends_equally_on_one_slot_and_across_two_servers(settings):

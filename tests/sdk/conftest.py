@@ -219,6 +219,7 @@ SEARCH = SearchView(
     outside=0,
     slots=2,
     usable_slots=4,
+    expected=80,
 )
 VIEW = JobView(
     id="edt-1",

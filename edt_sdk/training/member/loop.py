@@ -320,8 +320,12 @@ class Loop:
             return
         try:
             header, former = ckpt.read(path, 0)
+        except (Damaged, OSError) as error:
+            text = f"The state to go on from cannot be read from {path}: {error}"
+            raise Unprocessable(text, field="warm_start") from error
+        try:
             self._current.branch(former, header.epoch or 0)
-        except (Damaged, OSError, EdtError, ValueError, RuntimeError, AttributeError) as error:
+        except (EdtError, ValueError, RuntimeError, AttributeError) as error:  # whatever does not fit
             raise Unprocessable(
                 f"The training cannot go on from the state of another one: {error}",
                 hint="Hyper-parameters that change the layers of the model cannot change while it trains.",

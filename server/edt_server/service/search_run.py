@@ -329,8 +329,11 @@ class SearchRun:
         for ask in asks[:1] if self.row.spec.kind is PLUG_IN else asks:
             if ask not in self._asking:
                 self._asking[ask] = asyncio.create_task(self._ask(core, ask), name=f"edt search {self.row.id}")
+        # Branches take the state of their parent first, which it may not write once it has more budget.
+        awaited = {row.parent for row in self.trials.values() if not row.job and row.ended is None}
         for trial in runnable:
-            await self._go(trial)
+            if trial.number not in awaited:
+                await self._go(trial)
         for row in [each for each in self.trials.values() if each.job and each.job not in self._ended]:
             if row.ended is not None or (self.row.state.final and row.state is TrialState.RUNNING):
                 await self._end(row)
@@ -348,8 +351,6 @@ class SearchRun:
         if view is None:
             await self._submit(trial, budget if elastic else None)
             return
-        if any(each.parent == trial.number and not each.job and each.ended is None for each in self.trials.values()):
-            return  # its branches take its state first, which it may not write once it has more budget
         if row.state is TrialState.STOPPED and not view.state.final:
             return  # it is still ending: the search was stopped, and has been resumed
         if row.state is TrialState.STOPPED:
@@ -375,10 +376,11 @@ class SearchRun:
     async def _submit(self, trial: Trial, budget: int | None) -> None:
         row, job, weights = self.trials[trial.number], job_of(self.row, trial), None
         if trial.branched:
-            if (weights := await self._state_to_go_on_from(trial)) is None:
+            assert trial.parent is not None, "a branch has a parent"
+            parent = self.trials[trial.parent].job
+            if (weights := await self._state_to_go_on_from(parent, trial)) is None:
                 return
-            # So no retention removes its parent while it trains.
-            job = msgspec.structs.replace(job, warm_start=self.trials[trial.parent or 0].job)
+            job = msgspec.structs.replace(job, warm_start=parent)
         elif job.registered is not None and job.registered.weights:
             weights = self._package.with_name(WEIGHTS)
 
@@ -403,14 +405,14 @@ class SearchRun:
         self._touched.add(view.id)
         self._work.set()
 
-    async def _state_to_go_on_from(self, branch: Trial) -> Path | None:
-        """Return the file with the state of a branch's parent, None while it is being written."""
-        parent = await self._service.mine(self.row.owner, self.trials[branch.parent or 0].job)
-        path = self._service.paths(parent).checkpoints(0) / f"epoch-{branch.branched}{SUFFIX}"
+    async def _state_to_go_on_from(self, parent: str, branch: Trial) -> Path | None:
+        """Return the file with the state of a branch's parent (a job), None while it is being written."""
+        row = await self._service.mine(self.row.owner, parent)
+        path = self._service.paths(row).checkpoints(0) / f"epoch-{branch.branched}{SUFFIX}"
         if await asyncio.to_thread(is_regular, path):
             return path
         # Its workers leave after the file is written, or could not be.
-        if parent.state is JobState.SUSPENDED or parent.state.final:
+        if row.state is JobState.SUSPENDED or row.state.final:
             message = f"Its parent has left no state after epoch {branch.branched}."
             await self.take(TrialFailed(branch.number, message, outside=True))
         return None

@@ -57,7 +57,7 @@ from edt_server.system.private_files import make_private_dir
 if TYPE_CHECKING:
     from edt_server.service.service import Service
 
-# Named already, and not built: members that go on from each other's state, and values from outside alone.
+# Named already, and not built: values from outside alone.
 _LATER = ("manual",)
 _PACKAGE = "package"
 _NUMBERED = re.compile(r"-[1-9]\d{0,5}$")

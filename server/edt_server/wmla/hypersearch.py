@@ -278,9 +278,9 @@ def _objects(item: _Object, field: str) -> list[dict[str, Any]]:
 
 def _as(kind: Any, field: str, value: Any) -> Any:
     """Return a value of the request as one of `_WORDS`. A number may be a text, such as .5."""
+    number = kind in (_Number, _Whole)
     try:
-        number = isinstance(value, str) and kind in (_Number, _Whole)
-        return msgspec.convert(float(value) if number else value, kind, strict=False)
+        return msgspec.convert(float(value) if number and isinstance(value, str) else value, kind, strict=not number)
     except (ValueError, msgspec.ValidationError):
         raise InvalidRequest(f"{field} is {_WORDS[kind]}, not {value!r:.60}.", field=field) from None
 

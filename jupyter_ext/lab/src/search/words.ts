@@ -27,7 +27,7 @@ export function headline(view: ISearchView): string {
   const over = (['FINISHED', 'PRUNED', 'FAILED', 'STOPPED'] as const).reduce((sum, state) => sum + (view.counts[state] ?? 0), 0);
   const budgets = view.budgets ?? [];
   const reached = Math.max(0, ...view.rungs.map(rung => budgets.indexOf(rung.budget) + 1));
-  const parts = [`${grouped(over)} of ${count(Math.max(view.expected, view.spec.trials), 'trial')}`];
+  const parts = [`${grouped(over)} of ${count(view.expected, 'trial')}`];
   if (budgets.length > 1 && reached > 0) {
     parts.push(`rung ${reached} of ${budgets.length}`);
   }
