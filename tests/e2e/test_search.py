@@ -200,7 +200,8 @@ POPULATION = f"""
 {DATA}
 import sys
 
-lr, decay = map(float, sys.argv[1:])
+lr, decay = map(float, sys.argv[1:3])
+epochs = int(sys.argv[3])
 
 def datasets():
     return data(64, 1), data(32, 2)
@@ -208,25 +209,27 @@ def datasets():
 torch.manual_seed(3)
 model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=decay)
-schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
-FabricModel(model, datasets, nn.functional.cross_entropy, optimizer, lr_scheduler=schedule).train(6, 8, 2)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+FabricModel(model, datasets, nn.functional.cross_entropy, optimizer, lr_scheduler=schedule).train(epochs, 8, 2)
 """
 
 
-def population(name: str, max_workers: int = 1, **changes: Any) -> SearchSpec:
-    job = JobSpec(name=name, main="train.py", max_workers=max_workers, args=("{lr}", "{decay}"))
+def population(name: str, epochs: int, max_workers: int = 1, **changes: Any) -> SearchSpec:
+    job = JobSpec(name=name, main="train.py", max_workers=max_workers, args=("{lr}", "{decay}", str(epochs)))
     space = {"lr": log(1e-4, 1.0), "decay": log(1e-6, 1e-2)}
-    given = {"metric": "test_loss", "trials": 4, "epochs": 6, "min_epochs": 2, "algorithm": "pbt", "space": space}
+    given = {"metric": "test_loss", "epochs": epochs, "min_epochs": 2, "algorithm": "pbt", "space": space}
     return SearchSpec(job=job, **{**given, **changes})
 
 
-async def test_a_population_ends_equally_on_one_slot_and_across_two_servers(settings):
+@pytest.mark.parametrize(("trials", "epochs"), [(4, 6), pytest.param(8, 10, marks=pytest.mark.long)])
+async def test_a_population_ends_equally_on_one_slot_and_across_two_servers(settings, trials, epochs):
+    branches = (epochs // 2 - 1) * (trials // 4)
     async with cleaned(settings):
         async with open_service(settings) as service:
-            whole = (await begin(service, population("one-by-one", parallel=1), POPULATION)).id
+            whole = (await begin(service, population("one-by-one", epochs, trials=trials, parallel=1), POPULATION)).id
             view = await becomes(service.searches.search, whole, SearchState.FINISHED)
             expected = await table(service, whole)
-            again = (await begin(service, population("together", max_workers=2), POPULATION)).id
+            again = (await begin(service, population("together", epochs, trials=trials, max_workers=2), POPULATION)).id
 
             async def first_comparison() -> bool:
                 return any(each.parent is not None for each in await service.searches.trials("ann", again))
@@ -236,17 +239,18 @@ async def test_a_population_ends_equally_on_one_slot_and_across_two_servers(sett
             other = await becomes(service.searches.search, again, SearchState.FINISHED)
             assert await table(service, again) == expected
             assert await weights(service, view.best.job) == await weights(service, other.best.job)
-            assert (view.expected, view.counts) == (6, {"FINISHED": 4, "PRUNED": 2})
-            trials = await service.searches.trials("ann", again)
-            for each in trials:
+            assert view.expected == trials + branches
+            assert view.counts == {"FINISHED": trials, "PRUNED": branches}
+            found = await service.searches.trials("ann", again)
+            for each in found:
                 job = await service.mine("ann", each.job)
                 commits = [json.loads(line) for line in service.paths(job).commits(0).read_text().splitlines()]
                 begins = commits[0]["update"]
-                assert begins in ({0} if each.parent is None else {2 * 4, 4 * 4})
+                assert begins in ({0} if each.parent is None else range(8, 4 * epochs, 8))
                 assert [line["update"] for line in commits] == list(range(begins, 4 * each.epochs)), "nothing twice"
-                parent = "" if each.parent is None else trials[each.parent].job
+                parent = "" if each.parent is None else found[each.parent].job
                 assert (await service.job("ann", each.job)).warm_start == parent
-            assert sum(each.parent is not None for each in trials) == 2
+            assert sum(each.parent is not None for each in found) == branches
             for search in (whole, again):
                 recorded = await service.searches.decisions("ann", search)
                 replayed = events(await service.searches.reports("ann", search), recorded)
