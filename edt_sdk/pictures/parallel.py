@@ -16,6 +16,7 @@ from edt_sdk.pictures.parts.trials import MOST_DOTS, MOST_TOLD, TrialDot, drawab
 _LEFT, _LABELS = 12.0, 62.0  # beside the axes; the labels of an axis stand to its right
 _APART = 84.0  # between two axes, at least
 _LINE_GAP = 14.0
+_NARROWEST = 1e-300  # a smaller range has no round numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +33,30 @@ class ValueAxis:
         """Return where a value lies, from the lower end (0) to the upper one (1)."""
         if self.choices:
             return scales.share(value + 0.5, 0, len(self.choices))
-        if not self.high > self.low:
+        low, high = self._ends
+        if high - low < _NARROWEST:
             return 0.5
         if self._logarithmic:
-            low, high = math.log(self.low), math.log(self.high)
-            return scales.share(math.log(max(value, self.low)), low, high)
-        return scales.share(value, self.low, self.high)
+            return scales.share(math.log(max(value, low)), math.log(low), math.log(high))
+        return scales.share(value, low, high)
 
     def labels(self, about: int) -> list[tuple[float, str]]:
         """Return about so many places with their labels, from the lower end on."""
         if self.choices:
             return [(self.place(at), text) for at, text in enumerate(self.choices)]
-        if not self.high > self.low:
-            return [(0.5, scales.number(self.low))]
-        some = scales.log_ticks(self.low, self.high) if self._logarithmic else scales.ticks(self.low, self.high, about)
+        low, high = self._ends
+        if high - low < _NARROWEST:
+            return [(0.5, scales.number(low))]
+        some = scales.log_ticks(low, high) if self._logarithmic else scales.ticks(low, high, about)
         return [(self.place(value), scales.number(value)) for value in some]
 
     @property
+    def _ends(self) -> tuple[float, float]:
+        return scales.bounded(self.low), scales.bounded(self.high)
+
+    @property
     def _logarithmic(self) -> bool:
-        return self.log and self.low > 0
+        return self.log and self._ends[0] > 0
 
 
 @dataclass(frozen=True, slots=True)

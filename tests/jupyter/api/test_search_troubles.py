@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from edt_sdk.schemas.search.views import TrialState
 from edt_server.searching.events import SearchStopped

@@ -81,6 +81,16 @@ def test_rungs(data, look):
 axes = st.builds(ValueAxis, names, near, near, st.booleans(), st.lists(names, max_size=4).map(tuple))
 
 
+EXTREMES = ((math.nan, 0.0), (0.0, 5e-324), (-1e308, 8e307), (-math.inf, math.inf), (3.0, 3.0), (2.0, 1.0))
+
+
+@pytest.mark.parametrize("ends", EXTREMES)
+@pytest.mark.parametrize("log", [False, True])
+def test_an_axis_with_whatever_ends(ends, log):
+    trial = TrialDot(0.0, 0.0, "pruned", 1, "t"), (1.0,)
+    check(draw_parallel(ParallelTrials("s", "m", False, (ValueAxis("lr", *ends, log),), (trial,)), Look()), 720)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(axes, max_size=9).map(tuple), trials, st.booleans(), st.data(), looks)
 def test_parallel(given_axes, dots, maximize, data, look):
