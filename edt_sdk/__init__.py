@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from edt_sdk.schemas.job import JobState, JobView
     from edt_sdk.schemas.search.space import choice, integer, log, uniform
+    from edt_sdk.trial import params
 
     __version__: str
 
@@ -62,6 +63,7 @@ __all__ = [
     "integer",
     "load_ipython_extension",
     "log",
+    "params",
     "uniform",
     "unload_ipython_extension",
 ]
@@ -80,6 +82,7 @@ _HOMES = {
     "integer": "schemas.search.space",
     "load_ipython_extension": "notebook.magics",
     "log": "schemas.search.space",
+    "params": "trial",
     "uniform": "schemas.search.space",
     "unload_ipython_extension": "notebook.magics",
 }

@@ -29,7 +29,7 @@ from edt_sdk.formatting.number_words import clock
 from edt_sdk.formatting.tables import left_out, note
 from edt_sdk.http.connection import Params
 from edt_sdk.packing.preflight import PYTHON, check_syntax, check_trains
-from edt_sdk.packing.sources import Collected, Source, collect
+from edt_sdk.packing.sources import Collected, Source, check_call, collect
 from edt_sdk.packing.table import listing
 from edt_sdk.packing.upload import QUIET_VARIABLE
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
@@ -198,7 +198,8 @@ class Client(CatalogueClient, PlanClient):
 
         Args:
             source: a folder. Or a `.py` or `.ipynb` file, sent with the modules next to it that it imports. Or code: a
-                string with a line break, or a list of notebook cells.
+                string with a line break, or a list of notebook cells. Or a function of this notebook, which the job
+                calls; what it uses is taken along as with `%%edt_submit`.
             main: main script, relative to the folder. Needed only where the choice is not clear.
             tag: send only the cells of a notebook file with this tag. None for all.
             name: name of the job, taken from the source by default.
@@ -309,11 +310,17 @@ class Client(CatalogueClient, PlanClient):
         given: Mapping[str, Any] = options
         own = {name: value for name, value in given.items() if name in SearchSpec.__struct_fields__}
         job: Mapping[str, Any] = {name: value for name, value in given.items() if name not in own}
-        template, collected = self._specified(source, **job)
+        template, collected = self._specified(source, called=False, **job)
         spec = search_of(template, {**own, "metric": metric, "space": space})
+        if callable(source):
+            check_call(source, spec.names)
         return spec, dataclasses.replace(collected, notes=(*collected.notes, *spec.notes()))
 
-    def _specified(self, source: Source, **options: Unpack[SubmitOptions]) -> tuple[JobSpec, Collected]:
+    def _specified(
+        self, source: Source, *, called: bool = True, **options: Unpack[SubmitOptions]
+    ) -> tuple[JobSpec, Collected]:
+        if called and callable(source):
+            check_call(source, ())
         said: dict[str, Any] = {"max_workers": 1, "min_workers": 1, "slots_per_unit": 1, **options}
         python = said.pop("python", None)
         main, name, command = said.pop("main", None), said.pop("name", None), said.pop("command", ())
@@ -376,8 +383,9 @@ class Client(CatalogueClient, PlanClient):
     ) -> Search:
         """Pack `source`, send it, start a search for hyper-parameters, and return it. Each trial is a job.
 
-        A script gets the values of a trial in `config.json` in its folder, and in its arguments: in
-        `args=["--lr", "{lr}"]` the place `{lr}` is the trial's value of lr.
+        A function of the notebook is called with the values of a trial by name. A script gets them by
+        `edt_sdk.params()`, in `config.json` in its folder, and in its arguments: in `args=["--lr", "{lr}"]` the place
+        `{lr}` is the trial's value of lr.
 
         Args:
             source: as for `submit`.

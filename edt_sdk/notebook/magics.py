@@ -30,9 +30,8 @@ from edt_sdk.notebook.magic_options import (
     parsed,
     words,
 )
-from edt_sdk.packing.cell_needs import take_along
 from edt_sdk.packing.cells import cells_of
-from edt_sdk.packing.sources import Collected, from_cells
+from edt_sdk.packing.sources import cells_run, from_notebook
 from edt_sdk.schemas.errors import EdtError, NotAllowed, PackageError, ServerUnreachable
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import CLONEABLE, SCHEDULED, SUBMITTABLE, JobPatch, JobResume, JobSpec
@@ -247,7 +246,7 @@ class EdtMagics(Magics):
         self._check(magic.__name__, options, cell)
         try:
             if cell is not None:
-                options.source = self._from_cell(cell, options.main)
+                options.source = from_notebook(cell, self.shell, options.main)
             elif options.notebook:
                 options.source, options.tag = self._this_notebook(), options.tag or TAG
         except PackageError as refused:
@@ -270,17 +269,12 @@ class EdtMagics(Magics):
         if cell is None and not options.notebook and options.source is None and not torchrun:
             raise UsageError(f"%{magic} needs a folder, a .py or an .ipynb file, or --notebook.")
 
-    def _from_cell(self, cell: str, main: str | None) -> Collected:
-        taken = take_along(cell, self._history(), dict(self.shell.user_ns))  # type: ignore[union-attr]
-        cells = [taken.script, cell] if taken.script else [cell]
-        return from_cells(cells, "cells", Path.cwd(), main=main, notes=taken.notes)
-
     def _this_notebook(self) -> Path:
         # Here and not at the top: it brings the network, which loading the magics does not need.
         from edt_sdk.notebook.notebook_path import notebook_path
 
         path = notebook_path(self.shell.user_ns)  # type: ignore[union-attr]
-        history = self._history()
+        history = cells_run(self.shell)
         running = history[-1].strip() if history else ""
         if ("edt_submit" in running or "edt_search" in running) and running not in [
             cell.strip() for cell in cells_of(path)
@@ -292,11 +286,6 @@ class EdtMagics(Magics):
                 field="source",
             )
         return path
-
-    def _history(self) -> Sequence[str]:
-        """Return the cells of this session as typed. The running cell is last."""
-        manager: Any = getattr(self.shell, "history_manager", None)
-        return () if manager is None else tuple(manager.input_hist_raw)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

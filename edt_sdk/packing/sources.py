@@ -7,15 +7,19 @@ folder. Every listed file lies inside the source, so a link that leads outside i
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pathspec
 
+from edt_sdk.packing.cell_needs import take_along
 from edt_sdk.packing.cells import cells_of, script_from_cells
 from edt_sdk.packing.nested_submit import submit_notes
 from edt_sdk.schemas.errors import PackageError, TooLarge
@@ -70,7 +74,7 @@ class Collected:
         return sum(file.size for file in self.files)
 
 
-Source = str | os.PathLike[str] | Sequence[str] | Collected
+Source = str | os.PathLike[str] | Sequence[str] | Callable[..., object] | Collected
 
 
 def collect(
@@ -85,8 +89,8 @@ def collect(
     """Collect the files of `source` and its main script.
 
     Args:
-        source: a folder, a `.py` or `.ipynb` file, code (a string with a line break, or a list of cells), or a
-            `Collected`, which is returned unchanged.
+        source: a folder, a `.py` or `.ipynb` file, code (a string with a line break, or a list of cells), a function of
+            this notebook, or a `Collected`, which is returned unchanged.
         main: the script to run, relative to the folder. Needed only where the choice is ambiguous.
         script: False where a command runs instead, so that a folder needs no script.
         tag: take only the cells of a notebook file with this tag. None for all.
@@ -101,6 +105,8 @@ def collect(
         return source
     if isinstance(source, str) and "\n" in source:
         source = [source]
+    if callable(source):
+        return _from_function(source, main)
     if not isinstance(source, str | os.PathLike):
         return from_cells(list(source), "cells", Path.cwd(), main=main)
     path = Path(source).expanduser()
@@ -145,6 +151,49 @@ def from_cells(
         raise PackageError(f"The cells cannot be saved as {main!r}.", hint="Leave main out.", field="main")
     data = script.encode()
     return _with_helpers(Collected(name, main, (SourceFile(main, data, len(data)), *beside), (*notes, *own)))
+
+
+def cells_run(shell: Any) -> Sequence[str]:
+    """Return the cells that a notebook's shell has run, as typed. The running cell is last."""
+    manager = getattr(shell, "history_manager", None)
+    return () if manager is None else tuple(manager.input_hist_raw)
+
+
+def from_notebook(cell: str, shell: Any, main: str | None = None) -> Collected:
+    """Convert a cell to a script, with what it uses of the notebook whose shell this is.
+
+    Raises:
+        PackageError: as of `from_cells`, or the cell uses something that cannot travel.
+    """
+    taken = take_along(cell, cells_run(shell), dict(shell.user_ns))
+    cells = [taken.script, cell] if taken.script else [cell]
+    return from_cells(cells, "cells", Path.cwd(), main=main, notes=taken.notes)
+
+
+def check_call(function: Callable[..., object], names: Iterable[str]) -> None:
+    """Raise PackageError where a function cannot be called with the values of these names."""
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(names))
+    except TypeError as wrong:
+        name = getattr(function, "__name__", "the function")
+        text = f"A job cannot call {name}(): {wrong}."
+        raise PackageError(
+            text, hint="A search calls it with the values of its space, by name.", field="source"
+        ) from None
+
+
+def _from_function(function: Callable[..., object], main: str | None) -> Collected:
+    name = getattr(function, "__name__", "")
+    # Not imported: a process that has not loaded it is no notebook.
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is None or shell.user_ns.get(name) is not function:
+        raise PackageError(
+            f"{name or repr(function)} is not a function of this notebook, so its code is not found.",
+            hint="Send the file that defines it, or its folder.",
+            field="source",
+        )
+    return replace(from_notebook(f"import edt_sdk\n\n{name}(**edt_sdk.params())\n", shell, main), name=name)
 
 
 def _from_file(path: Path, main: str | None) -> Collected:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 
 from edt_sdk import choice, log
+from tests.e2e.elastic import DATA
 from tests.e2e.test_search import EPOCHS, SCRIPT
 
 
@@ -44,3 +46,36 @@ def test_the_best_of_a_halving_is_in_a_model_without_another_training(four_slots
     assert {each.kind for each in search.decisions()} >= {"start", "suggest", "promote", "prune", "end"}
     assert sorted({each.budget for each in search.reports()}) == [1, 2, 3, 4]
     search.delete()
+
+
+# What a cell has: the functions that `fit` uses are taken along.
+CELL = f"""
+{DATA}
+def datasets():
+    return data(64, 1), data(32, 2)
+
+def net(width):
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 2))
+
+def fit(lr, width):
+    model = net(width)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    FabricModel(model, datasets, nn.functional.cross_entropy, optimizer).train(2, 8, 2)
+"""
+
+
+def test_a_function_of_a_notebook_is_searched(four_slots):
+    shell = InteractiveShell.instance()
+    try:
+        shell.user_ns["client"] = four_slots.client
+        shell.run_cell(CELL, store_history=True).raise_error()
+        search = """search = client.search(fit, space="lr=0.01|1.0 width=4|8", metric="test_loss", algorithm="grid")"""
+        shell.run_cell(
+            f"{search}\nsearch.wait(300)\nsearch.best.load_into(net(search.best.params['width']))"
+        ).raise_error()
+        best = shell.user_ns["search"].best
+    finally:
+        InteractiveShell.clear_instance()
+    assert best.params["lr"] == 1.0
+    assert best.state == "FINISHED"

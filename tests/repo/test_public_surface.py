@@ -32,6 +32,7 @@ SDK = [
     "integer",
     "load_ipython_extension",
     "log",
+    "params",
     "uniform",
     "unload_ipython_extension",
 ]

@@ -183,6 +183,12 @@ class SearchSpec(msgspec.Struct, frozen=True, kw_only=True):
             min_epochs=max(self.min_epochs, 1) if kind.rungs else 0,
         )
 
+    @property
+    def names(self) -> set[str]:
+        """Return the names of the values that a trial gets."""
+        given = {name for point in self.points if not self.space for name in point}
+        return {*self.space, *given, self.resource} - {""}
+
     def notes(self) -> tuple[str, ...]:
         """Return what is no error but may not be meant, in sentences."""
         used = set(self._places())
@@ -250,7 +256,7 @@ class SearchSpec(msgspec.Struct, frozen=True, kw_only=True):
             check_space({self.resource: Integer(low=1, high=2)})
         if self.resource in self.space:
             raise _refusal("resource", f"The search itself sets {self.resource!r}.", "Leave it out of the space.")
-        names = {*self.space, *(name for point in self.points if not self.space for name in point), self.resource}
+        names = self.names
         for place in self._places():
             if place not in names:
                 hint = did_you_mean(place, names) or f"Write {{{{{place}}}}} for the braces themselves."

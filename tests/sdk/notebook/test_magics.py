@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import tarfile
 
 import msgspec
@@ -10,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from edt_sdk.client.job import Job
 from edt_sdk.notebook.magics import EdtMagics
+from edt_sdk.schemas.errors import PackageError
 from edt_sdk.schemas.job import JobState
 
 NAMES = {
@@ -314,6 +316,44 @@ def test_a_search_of_a_cell_takes_along_what_it_uses(shell, accepting, make_sear
     cell = "%%edt_search --metric loss --space lr=0.1|0.2 --trials 2\nprint(EPOCHS)  # FabricModel"
     assert shell.run_cell(cell, store_history=True).error_in_exec is None
     assert "EPOCHS = 3" in packed(accepting, "searches")["main.py"]
+
+
+def test_a_function_of_the_notebook_is_searched_and_submitted(shell, accepting, make_search):
+    accepting.on("POST", "searches", lambda _: (201, msgspec.to_builtins(make_search())))
+    shell.run_cell(
+        "import json\nSTEPS = 3\ndef fit(lr, width=8): return json.dumps(STEPS)  # FabricModel", store_history=True
+    )
+    begin = "from edt_sdk import Client; found = Client().search(fit, space='lr=0.1|0.2', metric='loss', trials=2)"
+    assert shell.run_cell(begin, store_history=True).error_in_exec is None
+    main = packed(accepting, "searches")["main.py"]
+    assert "STEPS = 3" in main
+    assert main.endswith("import edt_sdk\n\nfit(**edt_sdk.params())\n")
+    assert spec_of(accepting)["job"]["name"] == "fit"
+    shell.run_cell("def whole(width=8): pass  # FabricModel", store_history=True)
+    assert shell.run_cell("Client().submit(whole)", store_history=True).error_in_exec is None
+    assert packed(accepting)["main.py"].endswith("whole(**edt_sdk.params())\n")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            "search(fit, space='rate=0.1|0.2', metric='loss', trials=2)",
+            r"cannot call fit\(\): missing a required argument: 'lr'",
+        ),
+        ("search(fit, space='lr=0.1|0.2 depth=1|2', metric='loss', trials=2)", "unexpected keyword argument 'depth'"),
+        ("submit(fit)", "missing a required argument: 'lr'"),
+        ("submit(lambda: 1)", "<lambda> is not a function of this notebook"),
+        ("submit(print)", "print is not a function of this notebook"),
+    ],
+)
+def test_a_function_that_no_job_could_call_is_refused_at_once(shell, accepting, call, says):
+    shell.run_cell("from edt_sdk import Client\ndef fit(lr, width=8): pass", store_history=True)
+    asked = accepting.paths()
+    error = shell.run_cell(f"Client().{call}", store_history=True).error_in_exec
+    assert isinstance(error, PackageError)
+    assert re.search(says, str(error))
+    assert [each for each in accepting.paths()[len(asked) :] if each.startswith("POST")] == []
 
 
 def test_looking_at_a_job(shell, accepting, make_view):
