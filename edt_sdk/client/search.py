@@ -184,7 +184,8 @@ class Search:
 
         Args:
             name: "history" (the value of each trial, and the best so far), "parallel" (an axis for each
-                hyper-parameter, a line for each trial) or "rungs" (the trials in each comparison).
+                hyper-parameter, a line for each trial), "rungs" (the trials in each comparison) or "slots" (which trial
+                held how many of them, and when).
             x: the axis of the history: "number" of the trial, or "time" of its end.
             theme: as for `Job.picture`.
             width: pixels, 720 by default.

@@ -18,7 +18,7 @@ from edt_sdk.pictures.parts.look import NARROWEST, THEMES, WIDEST, Look
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 
 JOB_PICTURES = ("allocation", "loss", "efficiency", "spark")
-SEARCH_PICTURES = ("history", "parallel", "rungs")
+SEARCH_PICTURES = ("history", "parallel", "rungs", "slots")
 MACHINE_PICTURES = ("timeline", "slots", "compare", "shares")
 
 
@@ -113,6 +113,8 @@ class _SearchPictureHandler(PictureHandler, path="/searches/{id}/pictures/{pictu
             self.show(await pictures.parallel(user, search, self.look()))
         elif picture == "rungs":
             self.show(await pictures.rungs(user, search, self.look()))
+        elif picture == "slots":
+            self.show(await pictures.trial_slots(user, search, self.look()))
         else:
             await self.service.searches.known(user, search)
             raise no_picture(picture, SEARCH_PICTURES)

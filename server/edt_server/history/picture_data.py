@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -86,6 +86,14 @@ def allocation_of(
         shortest=_WIDE if start is None else _STRETCH,
         brief=brief,
     )
+
+
+def held_by(jobs: Collection[str], row: TimelineRow) -> TimelineRow:
+    """Return the row with the slots of these jobs only."""
+    slots, leaving = (
+        {job: count for job, count in held.items() if job in jobs} for held in (row["slots"], row["leaving"])
+    )
+    return {**row, "slots": slots, "leaving": leaving}
 
 
 def _banded(rows: Sequence[TimelineRow], wide: Sequence[float], mine: str) -> list[str]:

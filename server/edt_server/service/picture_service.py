@@ -10,7 +10,7 @@ which is public.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +163,13 @@ class Picturing:
         data = search_pictures.rung_chart(*await self._service.searches.known(user, search))
         return await asyncio.to_thread(self._drawings.drawn, draw_rungs, data, look)
 
+    async def trial_slots(self, user: str, search: str, look: Look) -> str:
+        """Draw the slots that each trial of a search held, from the search's beginning to its end or now."""
+        view = await self._service.searches.search(user, search)
+        _, trials = await self._service.searches.known(user, search)
+        jobs = {row.job for row in trials.values() if row.job}
+        return await self._timeline(user, look, None, view.created, view.ended, of_life=False, only=jobs)
+
     # --- of the machine -----------------------------------------------------------------------------------------------
 
     async def timeline(
@@ -227,6 +234,7 @@ class Picturing:
         *,
         of_life: bool,
         brief: bool = False,
+        only: Collection[str] | None = None,
     ) -> str:
         life = row.id if row is not None and of_life else None
         found = await self._service.timeline(user, life, start=start, end=end, points=_COLUMNS)
@@ -244,7 +252,7 @@ class Picturing:
 
         def draw() -> str:
             held = picture_data.allocation_of(
-                rows,
+                rows if only is None else [picture_data.held_by(only, each) for each in rows],
                 found["names"],
                 until=until,
                 start=start,

@@ -158,7 +158,7 @@ async def test_an_ended_search_is_folded_once_for_its_pages_and_pictures(edt, se
 
     monkeypatch.setattr(search_run.replay, "rebuild", counted)
     for _ in range(2):
-        for path in ("pictures/history", "pictures/parallel", "pictures/rungs", "trials"):
+        for path in ("pictures/history", "pictures/parallel", "pictures/rungs", "pictures/slots", "trials"):
             params = {"sort": "value"} if path == "trials" else {}
             assert (await call("GET", f"searches/{name}/{path}", params=params)).status == 200
     assert len(folded) == 1

@@ -128,6 +128,9 @@ async def test_its_pictures(search, call, becomes):
     assert await says("rungs") == "s: at their end 3 of 3 compared."
     assert "number or time" in (await says("history", 400, x="size")).replace(", ", " or ")
     assert await says("parallel") == "s: loss of 3 trials over x; the best is trial 1: 0.25 after 2 epochs, x=0.25."
+    held = await says("slots")
+    assert held.startswith("Slots held over ")
+    assert all(f"s-{number} " in held for number in range(3))
     assert await says("importance", 404) == "There is no picture 'importance'."
     assert (await call("GET", "searches/none-abcdef/pictures/rungs")).status == 404
 

@@ -92,11 +92,11 @@ export function SearchPicture(props: { view: ISearchView; name: string; query?: 
   return <Picture path={path} query={props.query ?? {}} seconds={pauseOf(props.view)} what="Drawing the trials" />;
 }
 
-/** The hyper-parameters of all trials, and the comparisons of a search that has any before the end. */
+/** The hyper-parameters of all trials, the comparisons of a search that has any before the end, and the slots held. */
 export function pictureTabs(view: ISearchView): Tab[] {
   const tab = (key: string, label: string): Tab => ({ key, label, content: () => <SearchPicture view={view} name={key} /> });
   const compares = (view.budgets ?? []).length > 1;
-  return [tab('parallel', 'Parallel'), ...(compares ? [tab('rungs', 'Rungs')] : [])];
+  return [tab('parallel', 'Parallel'), ...(compares ? [tab('rungs', 'Rungs')] : []), tab('slots', 'Slots')];
 }
 
 /** Some of a search's trials, those that `query` says; a click on a number opens the trial's job. */
