@@ -44,6 +44,20 @@ class Step:
     decisions: tuple[Decision, ...]
 
 
+# What a search cannot do now, and what a person can do about it.
+_REFUSED = {
+    events.SearchPaused: ("be paused", ""),
+    events.SearchResumed: ("go on", ""),
+    events.SearchStopped: ("be stopped", ""),
+    events.TrialsRaised: ("have that many trials", "The number grows. A grid and a list have those of their values."),
+    events.PointsAdded: (
+        "try these values",
+        "Give them as points= at its start. With order='free' there is a place for each trial that has no values yet, "
+        "and a higher number of trials gives more places.",
+    ),
+}
+
+
 class SearchCore:
     """One search. `spec` is checked; its defaults are filled in here."""
 
@@ -172,8 +186,8 @@ class SearchCore:
             case _:
                 refused = self.state.final
         if refused:
-            name = type(event).__name__
-            raise Conflict(f"A search that is {self.state.value.lower()} cannot take {event!r:.200} now.", event=name)
+            what, hint = _REFUSED.get(type(event), (f"take {event!r:.200}", ""))
+            raise Conflict(f"A search that is {self.state.value.lower()} cannot {what} now.", hint=hint)
 
     def _begin(self) -> None:
         if not self._begun:
