@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, show
+from edt_sdk.formatting.tables import text_table
+from edt_sdk.pictures.parts.look import THEMES
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.search.space import parse_space
 from edt_sdk.schemas.search.spec import ASKED_OF_SEARCH, ASKED_OF_TRIALS, SearchPatch, SearchSpec
 from edt_sdk.torchrun.command_line.submission import asked
 
@@ -42,6 +45,18 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     _about(actions, common, "trials", _run_trials, "List the trials of a search.", output="table")
     _about(actions, common, "best", _run_best, "Show the best trial of a search.", output="text")
     _about(actions, common, "decisions", _run_decisions, "Show what a search decided, and why.", output="text")
+    says = "Show how much of the metric each hyper-parameter decides."
+    _about(actions, common, "importance", _run_importance, says, output="text")
+    picture = _about(actions, common, "picture", _run_picture, "Say what a picture of a search shows, or write it.")
+    picture.add_argument(
+        "picture", nargs="?", default="history", help="history (the default), parallel, rungs or slots"
+    )
+    picture.add_argument("--output", "-o", metavar="FILE", help="write the SVG there")
+    picture.add_argument("--theme", choices=THEMES, help="default: auto, legible on white and on black")
+    export = _about(actions, common, "export", _run_export, "Write a search as a study for optuna-dashboard.")
+    export.add_argument("file", metavar="FILE", help="a journal file of Optuna, to which the study is added")
+    points = _about(actions, common, "add", _run_add, "Let a search try these values next.")
+    points.add_argument("values", metavar="NAME=VALUE", nargs="+", help="a value of each parameter, such as lr=0.01")
     update = _about(actions, common, "update", _run_update, "Change the settings of a search.")
     add_options(update, SearchPatch, *SearchPatch.__struct_fields__, unset=True)
     _about(actions, common, "pause", _run(lambda found: found.pause()), "Let a search start nothing new.")
@@ -99,6 +114,30 @@ def _run_best(arguments: argparse.Namespace) -> None:
 def _run_decisions(arguments: argparse.Namespace) -> None:
     found = _search(arguments).decisions()
     show(arguments, {"decisions": found}, found)
+
+
+def _run_importance(arguments: argparse.Namespace) -> None:
+    found = _search(arguments).importance()
+    rows = [(name, f"{100 * part:.1f} %") for name, part in found.items()]
+    show(arguments, found, text_table(("PARAMETER", "IMPORTANCE"), rows))
+
+
+def _run_picture(arguments: argparse.Namespace) -> None:
+    found = _search(arguments).picture(arguments.picture, **given(arguments, ("theme",)))
+    if arguments.output:
+        found.save(arguments.output)
+    print(found.says)
+
+
+def _run_export(arguments: argparse.Namespace) -> None:
+    _search(arguments).export(arguments.file)
+    print(arguments.file)
+
+
+def _run_add(arguments: argparse.Namespace) -> None:
+    # A value alone is a choice of one.
+    point = {name: each.at(0) for name, each in parse_space(" ".join(arguments.values)).items()}
+    print(_search(arguments).add(point))
 
 
 def _run_update(arguments: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ interrupting a wait or ending the kernel does not end it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from edt_sdk.client.job import Job, is_id
+from edt_sdk.client.study import importances, study_of, write_journal
 from edt_sdk.display.picture import Picture, fetch_picture
 from edt_sdk.display.search_view import (
     SEARCH_HEAD,
@@ -38,6 +40,7 @@ from edt_sdk.schemas.search.views import Decision, SearchState, SearchView, Tria
 from edt_sdk.waiting.waiting import StoppedWaiting, patiently
 
 if TYPE_CHECKING:
+    import optuna
     import torch
 
 _PAGE = 1000  # rows of one answer
@@ -162,8 +165,7 @@ class Search:
     @property
     def trials(self) -> TrialList:
         """Fetch the trials. A table at the end of a cell, and a list otherwise."""
-        views = self._pages("trials", "after", TrialView, lambda each: each.number)
-        return TrialList(SearchTrial(self._connection, view) for view in views)
+        return TrialList(SearchTrial(self._connection, view) for view in self._views())
 
     def refresh(self) -> Search:
         """Ask the server for the present view and return self."""
@@ -195,6 +197,29 @@ class Search:
         """
         params: Params = {"x": x, "theme": theme, "width": width}
         return fetch_picture(self._connection, f"searches/{self.id}/pictures/{name}", params)
+
+    def study(self) -> optuna.Study:
+        """Return the search as a study of Optuna, in memory, for `optuna.visualization`. A copy: it is not followed."""
+        return study_of(self._view.spec, self._views(), self.reports())
+
+    def importance(self) -> dict[str, float]:
+        """Return how much of the metric each hyper-parameter decides, the most important one first. The sum is 1.
+
+        It is the PED-ANOVA of Optuna. Where trials are compared before their end, it takes their values after those
+        epochs that the most of them reached.
+        """
+        return importances(self._view.spec, self._views(), self.reports())
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Add the search as a study to a journal file of Optuna, which optuna-dashboard and jupyterlab-optuna open.
+
+        Raises:
+            Conflict: the file has a study with the name of this search.
+        """
+        write_journal(self.study(), path)
+
+    def _views(self) -> Iterator[TrialView]:
+        return self._pages("trials", "after", TrialView, lambda each: each.number)
 
     def _pages(self, what: str, cursor: str, kind: type[Row], place: Callable[[Row], int]) -> Iterator[Row]:
         after: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import optuna
 import pytest
 
 from edt_sdk import Client, Conflict, InvalidRequest, JobFailed, NotFound, Unprocessable, WaitTimeout, choice, uniform
@@ -92,6 +93,29 @@ def test_a_search_in_python(client, folder):
     search.delete()
     with pytest.raises(NotFound, match="There is no search"):
         client.search_named("digits")
+
+
+def test_a_search_as_a_study_of_optuna(client, edt, folder, tmp_path):
+    search = client.search(folder, algorithm="grid", **PLAIN).wait(300)
+    study, trials = search.study(), search.trials
+    assert [(each.number, each.params, each.value) for each in study.trials] == [
+        (each.number, each.params, each.value) for each in trials
+    ]
+    assert (study.best_trial.number, study.best_trial.user_attrs["job"]) == (8, search.best.view.job)
+    parts = search.importance()
+    assert list(parts) == ["x", "width"], "the value is x / width"
+    assert sum(parts.values()) == pytest.approx(1)
+    lines = edt("importance", "digits")[1].splitlines()
+    assert [line.split()[0] for line in lines] == ["PARAMETER", "x", "width"]
+    assert edt("export", "digits", tmp_path / "study.journal")[0] == 0
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
+    )
+    assert optuna.load_study(study_name="digits", storage=storage).trials == study.trials
+    with pytest.raises(Conflict, match="has a study 'digits' already"):
+        search.export(tmp_path / "study.journal")
+    assert "best so far is trial 8" in edt("picture", "digits", "-o", tmp_path / "history.svg")[1]
+    assert (tmp_path / "history.svg").read_text().startswith("<svg")
 
 
 def test_trials_as_a_data_frame(client, folder):
@@ -202,8 +226,27 @@ def test_a_search_at_a_shell(client, edt, folder):
 
 def test_a_search_at_a_shell_is_paused_and_stopped(client, edt, folder):
     (folder / "train.py").write_bytes(SLEEPER)
-    own = ["--algorithm", "random", "--trials", 2, "--metric", "loss", "--space", "x=1|2", "--parallel", 1]
+    own = [
+        "--algorithm",
+        "tpe",
+        "--order",
+        "free",
+        "--trials",
+        3,
+        "--metric",
+        "loss",
+        "--space",
+        "x=1|2",
+        "--parallel",
+        1,
+    ]
     assert edt("start", folder, "--framework", "PyTorch", *own)[0] == 0
+    code, _, wrong = edt("add", "digits", "y=1")
+    assert (code, "'y', which is not in the space" in wrong) == (2, True)
+    code, _, wrong = edt("add", "digits", "x=2")
+    assert (code, "cannot try these values now. Give them as points=" in wrong) == (2, True)
+    assert edt("update", "digits", "--trials", 40)[0] == 0
+    assert edt("add", "digits", "x=2")[0] == 0
     assert "PAUSED" in edt("pause", "digits")[1]
     assert "RUNNING" in edt("resume", "digits")[1]
     assert "STOPPED" in edt("stop", "digits")[1]
