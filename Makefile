@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all ready labs check format bench chaos chaos-hosts chaos-postgres chaos-server docs reference constraints clean core-events
+.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all ready labs check format bench chaos chaos-hosts chaos-postgres chaos-search chaos-server docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -88,6 +88,9 @@ core-events: $(STAMP) ## a million random events: the scheduler's invariants aft
 
 chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every time (EVENTS=, SEED=)
 	@$(BIN)/python -m tests.chaos --events $(or $(EVENTS),200) $(if $(SEED),--seed $(SEED))
+
+chaos-search: $(STAMP) ## equal searches on 1, 2 and 4 slots, and with 20 kills of everything: equal bits (KILLS=, SEED=, ARGS=--quick)
+	@$(BIN)/python -m tests.chaos.searches $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 chaos-server: $(STAMP) ## the server killed 50 times under load: no job lost, none twice, no update lost (KILLS=, SEED=)
 	@$(BIN)/python -m tests.chaos.server_kills --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))

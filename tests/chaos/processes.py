@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +37,9 @@ def of_job(job_dir: Path) -> Processes:
             parent = process.parent()
             if parent is not None and "edt_server.supervisor" in " ".join(parent.cmdline()):
                 parents[parent.pid] = parent
-    return Processes(tuple(parents.values()), drivers, workers, _zygotes(parents.values()))
+    # What workers are forked from, and what would take its place.
+    zygotes = tuple(child for each in parents.values() for child in children(each, "edt_sdk.training.zygote"))
+    return Processes(tuple(parents.values()), drivers, workers, zygotes)
 
 
 def hit(process: psutil.Process, number: signal.Signals) -> bool:
@@ -58,15 +59,14 @@ def journal(job_dir: Path) -> list[dict[str, object]]:
     return [json.loads(line)["report"] for line in lines]
 
 
-def _zygotes(supervisors: Iterable[psutil.Process]) -> tuple[psutil.Process, ...]:
-    """What workers are forked from, and what would take its place."""
+def children(parent: psutil.Process, module: str) -> tuple[psutil.Process, ...]:
+    """Return the living children of a process that run this module."""
     found = []
-    for supervisor in supervisors:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for child in supervisor.children():
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    if "edt_sdk.training.zygote" in " ".join(child.cmdline()):
-                        found.append(child)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in parent.children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if module in " ".join(child.cmdline()):
+                    found.append(child)
     return tuple(found)
 
 

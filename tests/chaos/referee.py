@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from edt_sdk import Job
 from edt_sdk.schemas.job import JobState
@@ -36,20 +37,11 @@ def read(jobs: Jobs, job: Job, epochs: int, shards: int) -> Record:
     """The record of a finished job; AssertionError when its own files contradict each other."""
     assert job.state is JobState.FINISHED, f"{job.state.value}: {job.view.message}"
     commits = jobs.commits(job)
-    numbers = [commit["update"] for commit in commits]
-    assert numbers == list(range(len(commits))), f"updates missing or twice: {_odd(numbers)}"
-    seen: dict[int, list[int]] = {}
-    for commit in commits:
-        assert sorted(shard["shard"] for shard in commit["shards"]) == list(range(shards)), commit["update"]
-        for shard in commit["shards"]:
-            seen.setdefault(commit["epoch"], []).extend(shard["indices"])
-    assert sorted(seen) == list(range(epochs))
-    for epoch, indices in seen.items():
-        assert sorted(indices) == list(range(SAMPLES)), f"epoch {epoch}: samples missing or twice"
+    once_each(commits, epochs, shards, SAMPLES)
     metrics = [json.loads(line) for line in (jobs.private(job) / "training-0.metrics.jsonl").read_text().splitlines()]
     train = [line for line in metrics if line["kind"] == "train"]
     test = [line for line in metrics if line["kind"] == "test"]
-    assert [line["update"] for line in train] == numbers
+    assert [line["update"] for line in train] == list(range(len(commits)))
     validated = [line["epoch"] for line in test]
     assert validated == sorted(set(validated)), f"a validation is there twice: {validated}"
     return Record(
@@ -57,8 +49,28 @@ def read(jobs: Jobs, job: Job, epochs: int, shards: int) -> Record:
         losses=tuple(line["loss"] for line in (*train, *test)),
         updates=len(commits),
         generations=len({commit["generation"] for commit in commits}),
-        discarded=_lines(jobs.private(job) / "training-0.discarded.jsonl"),
+        discarded=discarded(jobs, job),
     )
+
+
+def once_each(commits: Sequence[Mapping[str, Any]], epochs: int, shards: int, samples: int) -> None:
+    """Raise AssertionError unless so many epochs were committed, each update once, and each sample once an epoch."""
+    numbers = [commit["update"] for commit in commits]
+    assert numbers == list(range(len(commits))), f"updates missing or twice: {_odd(numbers)}"
+    seen: dict[int, list[int]] = {}
+    for commit in commits:
+        assert sorted(shard["shard"] for shard in commit["shards"]) == list(range(shards)), commit["update"]
+        for shard in commit["shards"]:
+            seen.setdefault(commit["epoch"], []).extend(shard["indices"])
+    assert sorted(seen) == list(range(epochs)), f"epochs {sorted(seen)} and not {epochs}"
+    for epoch, indices in seen.items():
+        assert sorted(indices) == list(range(samples)), f"epoch {epoch}: samples missing or twice"
+
+
+def discarded(jobs: Jobs, job: Job) -> int:
+    """Return how many updates were committed, lost with all processes that had them, and computed again."""
+    path = jobs.private(job) / "training-0.discarded.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def compare(record: Record, undisturbed: Record) -> None:
@@ -73,7 +85,3 @@ def compare(record: Record, undisturbed: Record) -> None:
 
 def _odd(numbers: list[int]) -> list[int]:
     return [number for at, number in enumerate(numbers) if number != at][:5]
-
-
-def _lines(path: Path) -> int:
-    return len(path.read_text().splitlines()) if path.exists() else 0

@@ -1,7 +1,8 @@
-"""The short forms of `make chaos` and `make chaos-postgres`: plans, trainings and kills with fixed seeds."""
+"""The short forms of the `make chaos` targets: plans, trainings, searches and kills with fixed seeds."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.chaos import plan, referee
 from tests.chaos.__main__ import TRAITS
 from tests.chaos.plan import Kind, Training
 from tests.chaos.scenario import Disturbed, submit
+from tests.chaos.searches import Runner, Size, halving
 from tests.chaos.server_kills import kill_again_and_again
 from tests.chaos.victims import PostgresVictim
 from tests.e2e.harness import Jobs
@@ -60,6 +62,11 @@ def test_the_same_bits_whatever_happens(tmp_path: Path, training: Training) -> N
         job = disturbed.run(training, EPOCHS, plan.events(SEED, training.shards, EVENTS))
         referee.compare(referee.read(jobs, job, EPOCHS, training.shards), undisturbed)
         assert disturbed.done == len(plan.events(SEED, training.shards, EVENTS))
+
+
+def test_the_same_search_whatever_is_killed(tmp_path: Path) -> None:
+    size = Size(trials=6, epochs=3, kills=5, resizes=1)
+    halving(Runner(tmp_path / "server", size, random.Random(SEED)), others=())
 
 
 @pytest.mark.long
