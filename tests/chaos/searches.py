@@ -54,13 +54,14 @@ class Size:
     trials: int = 27  # of the halving under everything, with 1, 3, … up to `epochs` epochs
     epochs: int = 9
     clock: int = 24  # trials of a search by the virtual clock
+    lanes: int = 16
     many: int = 81  # trials of a search whose server or suggester is killed
     kills: int = 20
     resizes: int = 10
 
 
 WHOLE = Size()
-QUICK = Size(trials=9, epochs=3, clock=12, many=18, kills=6, resizes=3)
+QUICK = Size(trials=9, epochs=3, clock=12, lanes=4, many=18, kills=6, resizes=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def begin(jobs: Jobs, *, delayed: int | None = None, **settings: Any) -> Search:
 
 def disturb(jobs: Jobs, search: Search, events: Events, updates: int, dice: random.Random) -> None:
     """Let everything happen to a search that will have so many updates."""
-    gone: set[str | int] = set()
+    gone: dict[str, int] = {}  # what was killed, and how many updates its job had then
 
     def reached(share: float) -> bool:
         state = jobs.client.search_named(search.id).view.state
@@ -106,30 +107,31 @@ def disturb(jobs: Jobs, search: Search, events: Events, updates: int, dice: rand
             until(lambda what=what: kill_one(jobs, what, gone, dice), f"a {what} to kill")
 
 
-def kill_one(jobs: Jobs, what: str, gone: set[str | int], dice: random.Random) -> bool:
-    """Kill a process of this kind that is not in `gone`, and add it. Return False when there is none.
+def kill_one(jobs: Jobs, what: str, gone: dict[str, int], dice: random.Random) -> bool:
+    """Kill a process of this kind, and add it to `gone`. Return False when there is none that may be killed.
 
-    A driver that dies twice without an update in between is a script that kills itself. So each job loses its driver,
-    or its supervisor with it, once.
+    A driver that dies twice without an update in between is a script that kills itself. So each job needs an update
+    until it loses its driver, or its supervisor with it, once more.
     """
-    found: list[tuple[str | int, psutil.Process]] = []
+    found: list[tuple[str, psutil.Process]] = []
     if what == SUGGESTER:
-        found = [(each.pid, each) for each in children(psutil.Process(jobs.server.pid), SUGGESTER)]
+        found = [(str(each.pid), each) for each in children(psutil.Process(jobs.server.pid), SUGGESTER)]
     else:
         for folder in (jobs.server.data_dir / "jobs").iterdir():
             running: Sequence[psutil.Process] = getattr(of_job(folder), f"{what}s")
-            found += [(each.pid if what == WORKER else folder.name, each) for each in running]
-    found = [each for each in found if each[0] not in gone]
+            found += [(str(each.pid) if what == WORKER else folder.name, each) for each in running]
+    found = [(key, each) for key, each in found if key not in gone or written(jobs, key) > gone[key]]
     if not found:
         return False
     key, process = dice.choice(found)
-    gone.add(key)
-    return hit(process, signal.SIGKILL)
+    killed = hit(process, signal.SIGKILL)
+    gone[key] = written(jobs, key)
+    return killed
 
 
-def written(jobs: Jobs) -> int:
-    """Return how many updates all jobs of the server have committed."""
-    logs = (jobs.server.data_dir / "jobs").glob("*/training-0.commits.jsonl")
+def written(jobs: Jobs, job: str = "*") -> int:
+    """Return how many updates a job, or all jobs of the server, have committed."""
+    logs = (jobs.server.data_dir / "jobs").glob(f"{job}/training-0.commits.jsonl")
     return sum(path.read_bytes().count(b"\n") for path in logs)
 
 
@@ -226,8 +228,10 @@ def clock(runner: Runner) -> None:
     """Compare searches by the virtual clock, of which one trial takes ten times as long."""
     tables = []
     for algorithm in ("asha", "tpe"):
-        epochs = {"epochs": 9} if algorithm == "asha" else {"epochs": 2, "min_epochs": 0}
-        given = {"algorithm": algorithm, "trials": runner.size.clock, "lanes": 16, **epochs}
+        # With few trials drawn at random, what the others are depends on what has ended before.
+        more = {"epochs": 9, "sampler": "tpe"} if algorithm == "asha" else {"epochs": 2, "min_epochs": 0}
+        size, options = runner.size, {"startup": 4}
+        given = {"algorithm": algorithm, "trials": size.clock, "lanes": size.lanes, "options": options, **more}
         whole = runner.run(algorithm, **given)
         runner.run(algorithm, slots=1, like=whole, **given)
         runner.run(f"{algorithm}, its best delayed", like=whole, delayed=whole.best, **given)
