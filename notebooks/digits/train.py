@@ -13,10 +13,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=16, help="samples of one shard")
+    parser.add_argument("--lr", type=float, default=0.05)
     options = parser.parse_args()
 
     torch.manual_seed(1)
     model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9, weight_decay=1e-4)
     fabric = FabricModel(model, datasets, nn.functional.cross_entropy, optimizer)
     fabric.train(options.epochs, options.batch_size, SHARDS, checkpoint_freq=0)

@@ -30,22 +30,15 @@ class FromADisk(torch.utils.data.Dataset):
 
 
 def project(home: Path) -> None:
-    """Put the digits of `notebooks/` there, slower and with a learning rate to choose, and data beside them."""
+    """Put the digits of `notebooks/` there, slower, and data beside them."""
     shutil.copytree(ROOT / "notebooks" / "digits", home / "digits", ignore=shutil.ignore_patterns("__pycache__"))
     model, train = home / "digits" / "model.py", home / "digits" / "train.py"
     text = model.read_text().replace("import torch\n", "import time\n\nimport torch\n", 1)
     text = text.replace("return TensorDataset(images[train]", "return FromADisk(TensorDataset(images[train]", 1)
     text = text.replace("labels[train]),", "labels[train])),", 1)
     model.write_text(text.replace("\n\ndef datasets", FROM_A_DISK + "\n\ndef datasets", 1))
-    text = train.read_text().replace(
-        'parser.add_argument("--batch-size"',
-        'parser.add_argument("--lr", type=float, default=0.05)\n    parser.add_argument("--batch-size"',
-        1,
-    )
-    text = text.replace("lr=0.05", "lr=options.lr", 1).replace("checkpoint_freq=0", "checkpoint_freq=5", 1)
-    assert "options.lr" in text
+    train.write_text(train.read_text().replace("checkpoint_freq=0", "checkpoint_freq=5", 1))
     assert "FromADisk(TensorDataset" in model.read_text()
-    train.write_text(text)
     from sklearn.datasets import load_digits
 
     (home / "data").mkdir()
