@@ -39,10 +39,9 @@ from tests.waiting import until
 ROOT = Path(__file__).resolve().parents[2] / ".chaos" / "searches"
 TRAITS = {"EdtApp.threads_per_slot": 1, "EdtApp.checkpoint_interval": 2.0}
 SPACE = {"lr": log(1e-3, 1.0), "width": choice(4, 8, 16)}
-SHARDS, SAMPLES, PAUSE = 4, 60, 0.003  # as in jobs/trial.py; the pause for each sample in seconds
+SHARDS, SAMPLES = 4, 60  # as in jobs/trial.py
+PAUSE, LONG_PAUSE = 0.003, 0.015  # seconds a sample takes; in the latter time much can happen to a search
 PATIENCE = 1800.0
-# Everything happens in this first part of a search. At its end it has no questions for the suggester any more.
-DISTURBED = 0.8
 RESIZE, SERVER, SUGGESTER, WORKER = "resize", "server", "suggester", "worker"
 Events = Sequence[tuple[float, str]]  # the share of all updates after which it happens, and what
 
@@ -75,10 +74,10 @@ class Outcome:
     updates: int  # of all trials together
 
 
-def begin(jobs: Jobs, *, delayed: int | None = None, **settings: Any) -> Search:
+def begin(jobs: Jobs, *, pause: float, delayed: int | None = None, **settings: Any) -> Search:
     """Start a search. The samples of the trial `delayed` take ten times as long, which no decision may see."""
     given = {"epochs": 9, "min_epochs": 1, "algorithm": "halving", "max_workers": SLOTS, "seed": 5, **settings}
-    env = {"PAUSE": str(PAUSE), "DELAYED": str(delayed)}
+    env = {"PAUSE": str(pause), "DELAYED": str(delayed)}
     args = ["{lr}", "{width}", str(given["epochs"])]
     return jobs.client.search(
         ZOO, main="trial.py", name="chaos", args=args, space=SPACE, metric="test_loss", env=env, progress=False, **given
@@ -89,22 +88,24 @@ def disturb(jobs: Jobs, search: Search, events: Events, updates: int, dice: rand
     """Let everything happen to a search that will have so many updates."""
     gone: dict[str, int] = {}  # what was killed, and how many updates its job had then
 
-    def reached(share: float) -> bool:
-        state = jobs.client.search_named(search.id).view.state
-        assert state in (SearchState.CREATED, SearchState.RUNNING), f"{state} before everything has happened"
-        return written(jobs) >= share * updates
-
-    for share, what in events:
-        until(lambda share=share: reached(share), f"{share:.0%} of the updates", PATIENCE)
-        time.sleep(dice.uniform(0, 0.5))  # a random instant of what runs now
+    def happens(share: float, what: str) -> bool:
+        now = jobs.client.search_named(search.id)
+        living = now.view.state in (SearchState.CREATED, SearchState.RUNNING)
+        assert living, f"the search is {now.view.state} before everything has happened"
+        if written(jobs) < share * updates:
+            return False
         if what == SERVER:
             ServerVictim().hit(jobs.server, dice)
             jobs.client = jobs.server.client()
         elif what == RESIZE:
-            found = jobs.client.search_named(search.id)
-            found.update(max_workers=dice.randint(1, SLOTS), priority=dice.randint(1, 10_000))
+            now.update(max_workers=dice.randint(1, SLOTS), priority=dice.randint(1, 10_000))
         else:
-            until(lambda what=what: kill_one(jobs, what, gone, dice), f"a {what} to kill")
+            return kill_one(jobs, what, gone, dice)
+        return True
+
+    for share, what in events:
+        time.sleep(dice.uniform(0, 0.5))  # a random instant of what runs now
+        until(lambda event=(share, what): happens(*event), f"{what} after {share:.0%} of the updates", PATIENCE)
 
 
 def kill_one(jobs: Jobs, what: str, gone: dict[str, int], dice: random.Random) -> bool:
@@ -190,7 +191,7 @@ class Runner:
         shutil.rmtree(self.root, ignore_errors=True)  # what a difference leaves behind stays there until the next run
         with LocalServer(self.root, slots=slots, traits=TRAITS) as server:
             jobs = Jobs(server)
-            search = begin(jobs, **settings)
+            search = begin(jobs, pause=LONG_PAUSE if events else PAUSE, **settings)
             if events:
                 assert like is not None, "how many updates there will be is known from an equal search"
                 disturb(jobs, search, events, like.updates, self.dice)
@@ -205,10 +206,10 @@ class Runner:
         return outcome
 
 
-def spread(events: Sequence[str], at_once: int = 1) -> Events:
-    """Return these events spread evenly over a search, so many at once."""
+def spread(events: Sequence[str], at_once: int = 1, share: float = 0.8) -> Events:
+    """Return these events spread evenly over this share of a search, so many at once."""
     steps = -(-len(events) // at_once)
-    return [(DISTURBED * (1 + number // at_once) / steps, what) for number, what in enumerate(events)]
+    return [(share * (1 + number // at_once) / steps, what) for number, what in enumerate(events)]
 
 
 def halving(runner: Runner, others: Sequence[int] = (2, 4)) -> None:
@@ -253,7 +254,9 @@ def suggester(runner: Runner) -> None:
     """Compare a search by tpe with one whose suggester is killed, every other time within the same question."""
     given = {"algorithm": "tpe", "trials": runner.size.many, "epochs": 2, "min_epochs": 0, "lanes": SLOTS}
     whole = runner.run("tpe", **given)
-    runner.run("tpe", events=spread([SUGGESTER] * runner.size.kills, at_once=2), like=whole, **given)
+    # When the last trials train there is no question any more.
+    events = spread([SUGGESTER] * runner.size.kills, at_once=2, share=0.6)
+    runner.run("tpe", events=events, like=whole, **given)
 
 
 PARTS: dict[str, Callable[[Runner], None]] = {each.__name__: each for each in (halving, clock, server, suggester)}
