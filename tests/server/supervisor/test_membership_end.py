@@ -14,6 +14,7 @@ from edt_server.supervisor.state_machines.events import (
     Started,
     Stop,
 )
+from edt_server.supervisor.state_machines.membership import TRAINED_GRACE
 from edt_server.supervisor.state_machines.wording import LastLines
 
 
@@ -37,6 +38,19 @@ def test_an_exit_code_after_the_training_is_done_does_not_matter(story):
     story.exit(1, -11)
     story.exit(0, 1)
     assert isinstance(story.reports[-3], control.TrainingEnded)
+
+
+def test_a_worker_that_has_not_joined_yet_is_ended_at_once_when_the_training_is_done(story):
+    story.running(0)
+    story.allocate(2, 0, 1)
+    story.hello(1)
+    story.ready(1)
+    assert story.told(link.Generation), "both are told, and the members of before finish without the new one"
+    story.say(0, link.Trained(worker=0, training=0, updates=9))
+    assert story.of(End) == [End(0, TRAINED_GRACE), End(1, 0.0)]
+    story.exit(1, -15, signals=(15,))
+    story.exit(0, 0)
+    assert story.told(link.TrainingDone)
 
 
 WORDS = LastLines("worker-1.stderr", "boom\nbang")

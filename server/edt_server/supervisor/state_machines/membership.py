@@ -198,6 +198,7 @@ class JobMembership(Machine):
                 worker.phase = WorkerPhase.READY
             case link.Joined(update=update) if training is not None and worker.takes_part:
                 self._attempts.progress(update)
+                worker.joined = True
                 self._joined(worker, message, training)
             case link.Broken(update=update) if training is not None and worker.takes_part:
                 self._attempts.progress(update)
@@ -269,10 +270,11 @@ class JobMembership(Machine):
         training.updates = message.updates
         self._attempts.progress(message.updates)
         for worker in self._workers.values():
-            if worker.takes_part:
+            if worker.takes_part and worker.joined:
                 # It exits by itself after the last meeting of the group.
                 self._end(worker.number, TRAINED_GRACE)
-            elif worker.phase in OUTSIDE:
+            elif worker.takes_part or worker.phase in OUTSIDE:
+                # A worker that waits for its first group may wait for members that have exited.
                 worker.phase = WorkerPhase.ENDING
                 self._end(worker.number, 0.0)
 

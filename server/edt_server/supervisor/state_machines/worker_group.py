@@ -67,11 +67,13 @@ class Worker(LinkedProcess):
     """A worker's process.
 
     Attributes:
+        joined: it has been in a generation, so it has the state.
         left: it announced that it leaves.
         revoked: it exits because its slot was revoked. Its exit frees the slot.
     """
 
     phase: WorkerPhase = WorkerPhase.STARTING
+    joined: bool = False
     left: bool = False
     revoked: bool = False
 
