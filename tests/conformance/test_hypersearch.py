@@ -195,6 +195,21 @@ def test_the_other_algorithms(http: WmlaServer, algorithm: str, params: dict[str
     assert ask(http, "GET").json() == []
 
 
+def test_tasks_are_listed_as_the_recordings_have_them(http: WmlaServer) -> None:
+    names = ["b-first", "a-second", "c-third"]
+    for name in names:
+        assert start(http, {**data(maxJobNum=1, hyperParams=[HIDDEN]), "hpoName": name}).ok
+
+    def listed(query: str = "") -> list[str]:
+        return [each["hpoName"] for each in ask(http, "GET", query).json()]
+
+    assert listed() == names, "oldest first"
+    assert listed("?sort_by=createtime:desc&limit=1") == names[-1:]
+    assert listed("?sort=hpoName") == sorted(names)
+    assert ask(http, "DELETE").ok
+    assert listed() == []
+
+
 def test_a_native_search_is_a_task_too(http: WmlaServer, tmp_path: Path) -> None:
     (tmp_path / "hpo.py").write_bytes(SCRIPT)
     search = http.local.client().search(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -107,10 +108,11 @@ class _TasksHandler(ReceivingHandler[Parts], TaskHandler, path="/hypersearch", r
         self.reply(name if sig_name and not by_token else {"uid": name, "href": href})
 
     async def get(self) -> None:
-        """List the user's tasks, newest first, or those that the query selects."""
+        """List the user's tasks, oldest first as recorded, or those that the query selects."""
         query = self.query
         states = {word.strip().upper() for word in query.pop("state", "").replace("|", ",").split(",") if word.strip()}
         wanted = choice(query)
+        wanted = wanted if wanted.key else replace(wanted, key="createtime")
         found = [await self.shown(view) for view in await self.service.searches.searches(self.user)]
         self.reply(chosen([each for each in found if not states or each["state"] in states], wanted))
 
