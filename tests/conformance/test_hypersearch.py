@@ -97,6 +97,9 @@ def test_a_random_search_of_a_1x_notebook(http: WmlaServer) -> None:
         assert re.fullmatch(TIME, each["endTime"])
         sub = requests.get(f"{http.dli}/execs/{each['appId']}", auth=http.basic, verify=False).json()
         assert (sub["state"], sub["args"].strip()) == ("FINISHED", ARGS)
+    # The third waits for one of the two that run at once.
+    *two, third = found["experiments"]
+    assert third["startTime"] >= min(each["endTime"] for each in two)
     assert found["best"] == min(found["experiments"], key=lambda each: each["metricVal"])
     assert found["hyperParams"][0] == {**RATE, "type": "range", "dataType": "double", "userDefined": False}
     assert found["algoDef"]["algorithm"] == "Random"

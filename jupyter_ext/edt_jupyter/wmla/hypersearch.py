@@ -41,7 +41,8 @@ class TaskHandler(ConsoleHandler):
         """Return a search as its state object."""
         searches, user = self.service.searches, self.user
         trials = await searches.trials(user, view.id, limit=MOST_TRIALS)
-        return task_object(view, trials, await searches.reports(user, view.id), self.service.now())
+        reports, submitted = await searches.reports(user, view.id), await searches.submitted(user, view.id)
+        return task_object(view, trials, reports, submitted, self.service.now())
 
     def new_name(self, name: str = "") -> str:
         """Return the name of a task that is given none."""

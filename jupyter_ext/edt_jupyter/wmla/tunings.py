@@ -38,7 +38,8 @@ class _TuningHandler(TaskHandler):
         """Return a search as its state object, with the console's names of hyper-parameters."""
         searches, user = self.service.searches, self.user
         named = as_tuning(view, await searches.trials(user, view.id, limit=MOST_TRIALS))
-        return task_object(*named, await searches.reports(user, view.id), self.service.now())
+        reports, submitted = await searches.reports(user, view.id), await searches.submitted(user, view.id)
+        return task_object(*named, reports, submitted, self.service.now())
 
     async def best(self, model: str, name: str) -> dict[str, Any]:
         """Return the hyper-parameters of a model with the best values of a tuning. Conflict where there are none."""

@@ -200,6 +200,11 @@ class Searches:
         rows = await asyncio.to_thread(lambda: reader.trials(search, after=after, states=states, limit=limit))
         return [_trial_view(row) for row in rows]
 
+    async def submitted(self, user: str, search: str) -> dict[str, float]:
+        """Return when each job of a search was submitted, by its id."""
+        row = await self._mine(user, search)
+        return await asyncio.to_thread(self._service.store.submitted, row.owner, search)
+
     async def reports(self, user: str, search: str, *, since: int = 0, limit: int | None = None) -> list[TrialReport]:
         """Return what trials reported after report number `since`, in the order of arrival."""
         await self._mine(user, search)

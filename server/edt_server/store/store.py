@@ -145,6 +145,12 @@ class Store:
         with self._reading() as session:
             return [model.value(JobRow, without="search") for model in session.scalars(query)]
 
+    def submitted(self, owner: str, search: str) -> dict[str, float]:
+        """Return when each job of an owner's search was submitted, by its id, without reading whole rows."""
+        query = select(JobModel.id, JobModel.created).where(JobModel.owner == owner, JobModel.search == search)
+        with self._reading() as session:
+            return {row[0]: row[1] for row in session.execute(query)}
+
     def names(self) -> dict[str, str]:
         """Return the name of every job by its id, and "the search" with its name, without reading whole rows."""
         with self._reading() as session:

@@ -289,16 +289,20 @@ def _as(kind: Any, field: str, value: Any) -> Any:
 
 
 def task_object(
-    view: SearchView, trials: Sequence[TrialView], reports: Sequence[TrialReport], now: float
+    view: SearchView,
+    trials: Sequence[TrialView],
+    reports: Sequence[TrialReport],
+    submitted: Mapping[str, float],
+    now: float,
 ) -> dict[str, Any]:
-    """Return a search as its state object, with its trials and what they reported."""
+    """Return a search as its state object, with its trials, what they reported, and when each job was submitted."""
     seen: dict[int, dict[str, list[float]]] = {}
     for report in reports:
         for name, value in report.metrics.items():
             if value is not None:
                 seen.setdefault(report.trial, {}).setdefault(name, []).append(value)
     # Clients read the exec of every experiment in the list.
-    shown = {each.number: _experiment(view, each, seen.get(each.number, {})) for each in trials if each.job}
+    shown = {each.number: _experiment(view, each, seen.get(each.number, {}), submitted) for each in trials if each.job}
     complete = sum(view.counts.get(state, 0) for state in _OVER)
     unlimited = view.spec.trials >= (MOST_GP_TRIALS if view.spec.algorithm == "gp" else MOST_TRIALS)
     seconds = max(0, int((now if view.ended is None else view.ended) - view.created))
@@ -347,7 +351,9 @@ def installed(*, name: str, folder: str, owner: str, created: float, log_level: 
     }
 
 
-def _experiment(view: SearchView, trial: TrialView, seen: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+def _experiment(
+    view: SearchView, trial: TrialView, seen: Mapping[str, Sequence[float]], submitted: Mapping[str, float]
+) -> dict[str, Any]:
     spec = view.spec
     state = _EXPERIMENTS.get(trial.state, trial.state.value)
     if trial.state in (TrialState.STOPPED, TrialState.RUNNING) and view.state is SearchState.FINISHED:
@@ -360,7 +366,8 @@ def _experiment(view: SearchView, trial: TrialView, seen: Mapping[str, Sequence[
         "appId": trial.job,
         "driverId": ids.driver_id(trial.job),
         "maxiteration": 0,
-        "startTime": local_time(trial.created),
+        # A trial may wait long for its job, and its job may be deleted.
+        "startTime": local_time(submitted.get(trial.job, trial.created)),
         "hyperParams": [_fixed(spec, name, value) for name, value in trial.params.items()],
         "metrics": [
             {"name": name, "min": min(values), "max": max(values), "latest": values[-1]}
