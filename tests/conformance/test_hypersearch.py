@@ -230,26 +230,26 @@ def test_a_native_search_is_a_task_too(http: WmlaServer, tmp_path: Path) -> None
 def test_a_plug_in_is_installed_searches_and_is_deleted(http: WmlaServer) -> None:
     """The calls of the plug-in notebook, with a sample that has the habits of IBM's."""
     package = packed({"optimizer.py": plugins.RANDOM.encode()})
-    definition = {"data": json.dumps({"name": "PluginSample", "condaEnv": "dlipy3", "remoteExec": False})}
+    definition = {"data": json.dumps({"name": "my-random", "condaEnv": "dlipy3", "remoteExec": False})}
     answer = ask(http, "POST", "/algorithm/install", data=definition, files={"file": ("random.tar", package)})
     assert answer.ok, answer.text
     again = ask(http, "POST", "/algorithm/install", data=definition, files={"file": ("random.tar", package)})
     assert (again.status_code, "already" in again.text) == (400, True)
-    found = ask(http, "GET", "/algorithm/PluginSample").json()
-    assert (found["name"], found["type"], found["remoteExec"]) == ("PluginSample", "USER_PLUGIN", False)
+    found = ask(http, "GET", "/algorithm/my-random").json()
+    assert (found["name"], found["type"], found["remoteExec"]) == ("my-random", "USER_PLUGIN", False)
     listed = [each["name"] for each in ask(http, "GET", "/algorithm").json()]
-    assert listed == ["Random", "TPE", "Bayesian", "Hyperband", "ExperimentGridSearch", "PluginSample"]
+    assert listed == ["Random", "TPE", "Bayesian", "Hyperband", "ExperimentGridSearch", "my-random"]
     assert ask(http, "GET", "/algorithm?type=USER_PLUGIN").json() == [found]
-    name = start(http, data("PluginSample", params={"random_seed": "3"})).json()
+    name = start(http, data("my-random", params={"random_seed": "3"})).json()
     task = polled(http, name)
-    assert (task["state"], task["progress"], task["algoDef"]["algorithm"]) == ("FINISHED", "3/3", "PluginSample")
+    assert (task["state"], task["progress"], task["algoDef"]["algorithm"]) == ("FINISHED", "3/3", "my-random")
     # What a plug-in returns without steps has steps, and its state makes the second batch another one.
     values = [each["hyperParams"][0]["fixedVal"] for each in task["experiments"]]
     assert len(set(values)) == 3
     assert all(re.fullmatch(r"0\.0\d?[13579]", value) for value in values)
-    assert ask(http, "DELETE", "/algorithm/PluginSample").ok
-    assert ask(http, "GET", "/algorithm/PluginSample").status_code == 404
-    assert start(http, data("PluginSample")).status_code == 400
+    assert ask(http, "DELETE", "/algorithm/my-random").ok
+    assert ask(http, "GET", "/algorithm/my-random").status_code == 404
+    assert start(http, data("my-random")).status_code == 400
     assert ask(http, "DELETE").ok
 
 
@@ -264,6 +264,7 @@ def test_a_plug_in_is_installed_searches_and_is_deleted(http: WmlaServer) -> Non
         ({"name": "Wrong", "logLevel": "LOUD"}, {"optimizer.py": b""}, "is no level"),
         ({"name": "Bayesian"}, {"optimizer.py": b""}, "is built in"),
         ({"name": "a/b"}, {"optimizer.py": b""}, "cannot be called"),
+        ({"name": "Randon"}, {"optimizer.py": b""}, "is not near a built-in one"),
         ({}, {"optimizer.py": b""}, "has no name"),
     ],
 )
@@ -286,6 +287,7 @@ WRONG: dict[str, tuple[dict[str, Any] | str, str]] = {
     "no algoDef": (data(algoDef=None), "algoDef"),
     "no algorithm": (data(algorithm=""), "algoDef.algorithm"),
     "an unknown algorithm": (data("Simulated"), "There is no search algorithm 'Simulated'"),
+    "an algorithm that is misspelt": (data("Randon"), "Did you mean 'random'?"),
     "an algorithm of ours": (data("halving"), "There is no algorithm halving"),
     "no metric": (data(objectiveMetric=None), "objectiveMetric"),
     "another objective": (data(objective="smallest"), "direction is"),

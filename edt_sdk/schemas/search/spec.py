@@ -220,7 +220,7 @@ class SearchSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
     def _check_words(self) -> None:
-        if self.algorithm and self.algorithm not in ALGORITHMS and near(self.algorithm, ALGORITHMS) is not None:
+        if self.algorithm and self.algorithm not in ALGORITHMS and misspells(self.algorithm):
             _check_word("algorithm", self.algorithm, ALGORITHMS)  # another name may be that of a plug-in
         for field, known in _WORDS.items():
             _check_word(field, getattr(self, field), known)
@@ -441,6 +441,16 @@ def search_of(job: JobSpec, settings: Mapping[str, Any]) -> SearchSpec:
 def parse_search(data: bytes | str) -> SearchSpec:
     """Return a checked SearchSpec from JSON, or raise InvalidRequest with the name of the wrong field."""
     return parse_submission(data, SearchSpec).check()
+
+
+def misspells(name: str) -> bool:
+    """Return whether a name is that of an algorithm, or near to one. Another name may be that of a plug-in."""
+    found = near(name, ALGORITHMS)
+    if found is None:
+        return False
+    plain = name.lower()
+    # A whole name and more is no misspelling: people call their plug-ins my-random.
+    return found not in plain or plain.strip("-_") == found
 
 
 def _refusal(field: str, text: str, hint: str = "") -> Unprocessable:

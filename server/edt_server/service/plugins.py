@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from edt_sdk.schemas.errors import Conflict, Unprocessable
-from edt_sdk.schemas.fields import near
-from edt_sdk.schemas.search.spec import ALGORITHMS
+from edt_sdk.schemas.search.spec import misspells
 from edt_sdk.schemas.search.views import SearchState
 from edt_server.catalogue.places import Places
 from edt_server.catalogue.records import ALGORITHM
@@ -59,7 +58,7 @@ class Plugins:
             PackageError: the archive is refused, or has no optimizer.py.
             Conflict: the user has one of that name.
         """
-        if not _NAME.match(name) or near(name, ALGORITHMS) is not None:
+        if not _NAME.match(name) or misspells(name):
             hint = "It has 1 to 100 letters, digits, dots, dashes and underscores, and is not near a built-in one."
             raise Unprocessable(f"An algorithm cannot be called {name!r:.110}.", hint=hint, field="name")
         if log_level.upper() not in logging.getLevelNamesMapping():
