@@ -236,6 +236,8 @@ def test_a_plug_in_is_installed_searches_and_is_deleted(http: WmlaServer) -> Non
     again = ask(http, "POST", "/algorithm/install", data=definition, files={"file": ("random.tar", package)})
     assert (again.status_code, "already" in again.text) == (400, True)
     found = ask(http, "GET", "/algorithm/my-random").json()
+    # Notebooks print it as it comes.
+    assert " ".join(found) == "name path condaHome condaEnv creator createtime type remoteExec logLevel"
     assert (found["name"], found["type"], found["remoteExec"]) == ("my-random", "USER_PLUGIN", False)
     listed = [each["name"] for each in ask(http, "GET", "/algorithm").json()]
     assert listed == ["Random", "TPE", "Bayesian", "Hyperband", "ExperimentGridSearch", "my-random"]

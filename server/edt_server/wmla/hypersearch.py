@@ -340,12 +340,12 @@ def installed(*, name: str, folder: str, owner: str, created: float, log_level: 
     """Return an algorithm that a user has installed."""
     return {
         "name": name,
-        "type": "USER_PLUGIN",
         "path": folder,
         "condaHome": "",
         "condaEnv": "",
         "creator": owner,
         "createtime": local_time(created),
+        "type": "USER_PLUGIN",
         "remoteExec": False,
         "logLevel": log_level,
     }
