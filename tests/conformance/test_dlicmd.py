@@ -15,6 +15,7 @@ import pytest
 import requests
 
 from tests.conformance.conftest import MODELS, WmlaServer, modeldir
+from tests.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 
@@ -217,6 +218,49 @@ def test_jobs_that_run_in_their_place_of_the_plan_until_all_are_stopped(dlicmd: 
     assert dlicmd.applications(ACTIVE) == []
     assert dlicmd.command("DELETE", "/execs").ok
     assert dlicmd.command("GET", "/execs/").json() == []
+
+
+SEARCHED = b"""
+import json, os
+rate = json.load(open("config.json"))["rate"]
+json.dump([{"step": 1, "loss": rate}], open(os.path.join(os.environ["RESULT_DIR"], "val_dict_list.json"), "w"))
+"""
+SEARCH = {
+    "modelSpec": {"args": "--exec-start PyTorch --model-main s.py --model-dir s"},
+    "algoDef": {"algorithm": "Random", "maxJobNum": 2, "maxParalleJobNum": 2, "objectiveMetric": "loss"},
+    "hyperParams": [{"name": "rate", "type": "Range", "dataType": "DOUBLE", "minDbVal": 0.1, "maxDbVal": 0.9}],
+}
+
+
+# Of a task that runs they are in calls.py.
+def test_its_commands_for_searches_and_what_their_tables_need(dlicmd: Dlicmd):
+    files = [("file", ("tmp1.modelDir.tar", modeldir("s", {"s.py": SEARCHED})))]
+    answer = dlicmd.command("POST", "/hypersearch", files=files, data={"data": json.dumps(SEARCH)})
+    assert answer.ok, answer.text
+    name = answer.json()["uid"]
+
+    def ended() -> bool:
+        return dlicmd.command("GET", f"/hypersearch/{name}").json()["state"] not in ("SUBMITTED", "RUNNING")
+
+    until(ended, f"the end of {name}")
+    (task,) = dlicmd.command("GET", "/hypersearch?limit=1&state=FINISHED&sort_by=createtime:desc").json()
+    columns = ("hpoName", "state", "running", "progress", "complete", "failed")
+    assert [task[column] for column in columns] == [name, "FINISHED", 0, "2/2", 2, 0]
+    assert all(task[column] for column in ("creator", "createtime", "duration"))
+    for each in task["experiments"]:
+        assert {"id", "appId", "driverId", "state", "metricVal", "startTime", "endTime"} <= each.keys()
+    for verb, path in (("PUT", ""), ("PUT", "/restart")):
+        refused = dlicmd.command(verb, f"/hypersearch/{name}{path}")
+        assert (refused.status_code, name in refused.text) == (400, True)
+    algorithms = dlicmd.command("GET", "/hypersearch/algorithm").json()
+    assert {"name": "TPE", "type": "BUILD_IN", "remoteExec": False} in algorithms
+    assert [dlicmd.command("GET", f"/hypersearch/algorithm/{each['name']}").json() for each in algorithms] == algorithms
+    assert dlicmd.command("DELETE", "/hypersearch/algorithm/TPE").status_code == 400
+    deleted = dlicmd.command("DELETE", f"/hypersearch/{name}")
+    assert (deleted.status_code, name in deleted.text) == (200, True)
+    assert dlicmd.command("GET", f"/hypersearch/{name}").status_code == 404
+    assert dlicmd.command("DELETE", "/hypersearch").ok
+    assert dlicmd.command("GET", "/hypersearch").json() == []
 
 
 def test_a_second_logon_leaves_a_whole_token_in_its_file(dlicmd: Dlicmd):
