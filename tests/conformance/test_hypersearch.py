@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from edt_sdk import log
+from edt_sdk.testing import LocalServer
 from tests.conformance.conftest import WmlaServer, modeldir
 from tests.packages import packed
 from tests.server.suggestions import plugins
@@ -253,6 +254,33 @@ def test_a_plug_in_is_installed_searches_and_is_deleted(http: WmlaServer) -> Non
     assert ask(http, "GET", "/algorithm/my-random").status_code == 404
     assert start(http, data("my-random")).status_code == 400
     assert ask(http, "DELETE").ok
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", ["RANDOM", "GRID"])
+def test_a_plug_in_goes_on_where_a_killed_server_left_it(tmp_path: Path, source: str) -> None:
+    traits = {"EdtApp.threads_per_slot": 1, "EdtApp.warm_workers": 1}
+    with LocalServer(tmp_path, slots=2, traits=traits) as local:
+        server = WmlaServer(local)
+        definition = {"data": json.dumps({"name": "mine"})}
+        package = packed({"optimizer.py": getattr(plugins, source).encode()})
+        assert ask(server, "POST", "/algorithm/install", data=definition, files={"file": ("p.tar", package)}).ok
+        form = data("mine", params={"random_seed": "3"}, maxJobNum=8, modelSpec={"args": ARGS})
+        undisturbed = polled(server, start(server, form).json()["uid"])
+        name = start(server, form).json()["uid"]
+
+        def half_done() -> dict[str, Any] | None:
+            found = ask(server, "GET", f"/{name}").json()
+            return dict(found) if found["complete"] >= 3 else None
+
+        assert until(half_done, "the third experiment")["state"] == "RUNNING"
+        local.kill()
+        local.start()
+        found = polled(server, name)
+    assert (found["state"], found["progress"]) == ("FINISHED", "8/8")
+    kept = ("id", "state", "hyperParams", "metricVal", "metrics")
+    tried, expected = ([[each[key] for key in kept] for each in task["experiments"]] for task in (found, undisturbed))
+    assert tried == expected
 
 
 @pytest.mark.parametrize(
