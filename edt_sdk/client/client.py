@@ -531,7 +531,7 @@ class Client(CatalogueClient, PlanClient):
         return found.what_if(priority=priority, max_workers=max_workers, instance_group=instance_group)
 
     def stop_all(self) -> list[str]:
-        """Stop all my jobs and return their ids."""
+        """Stop all my searches and jobs, and return the ids of the jobs."""
         return cast("list[str]", self._connection.json("POST", "jobs/stop")["jobs"])
 
     def cluster(self) -> Cluster:

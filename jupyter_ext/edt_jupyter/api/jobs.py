@@ -72,7 +72,7 @@ class _JobsHandler(ReceivingHandler[Upload], path="/jobs", resource="edt:jobs"):
 
 class _StopAllHandler(EdtHandler, path="/jobs/stop", resource="edt:jobs"):
     async def post(self) -> None:
-        """Stop all jobs of the user."""
+        """Stop all searches and jobs of the user."""
         self.reply({"jobs": await self.service.stop_all(self.user)}, 202)
 
 

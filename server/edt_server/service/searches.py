@@ -8,6 +8,7 @@ import re
 import shutil
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -248,6 +249,13 @@ class Searches:
     async def stop_search(self, user: str, search: str) -> SearchView:
         """Stop a search and the trials that train. Those that are held may go on when it is resumed."""
         return await self._told(user, search, SearchStopped())
+
+    async def stop_all(self, user: str) -> None:
+        """Stop all searches of the user that start jobs."""
+        states = [SearchState.CREATED, SearchState.RUNNING]
+        for row in await asyncio.to_thread(lambda: self._service.store.searches.searches(owner=user, states=states)):
+            with suppress(Conflict):  # it ended by itself in the meantime
+                await self._run(row).take(SearchStopped())
 
     async def add(self, user: str, search: str, points: Sequence[Mapping[str, Value]]) -> SearchView:
         """Try these values next."""

@@ -456,7 +456,8 @@ class Service:
         return await self._writer.read(self._show, row)
 
     async def stop_all(self, user: str) -> list[str]:
-        """Stop all jobs of the user that have not ended, and return their ids."""
+        """Stop all jobs of the user that have not ended, and return their ids. First the searches, which start jobs."""
+        await self.searches.stop_all(user)
         stopped: list[str] = []
         for row in await self._writer.read(lambda: self._ledger.store.jobs(owner=user)):
             if not row.state.final:

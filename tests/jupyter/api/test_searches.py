@@ -193,6 +193,13 @@ async def test_a_trial_whose_job_was_deleted_while_its_search_was_stopped_begins
     await call("POST", f"searches/{name}/stop", body=b"")
 
 
+async def test_to_stop_all_jobs_stops_the_searches_that_would_start_more(search, call, becomes):
+    name = (await search(SLEEPER, algorithm="random", trials=4, points=[], parallel=1)).json["id"]
+    await becomes(name, "RUNNING")
+    assert (await call("POST", "jobs/stop", body=b"")).status == 202
+    await becomes(name, "STOPPED")
+
+
 async def test_paused_stopped_and_changed(search, call, becomes):
     name = (await search(SLEEPER, algorithm="random", trials=4, points=[], parallel=1)).json["id"]
 
