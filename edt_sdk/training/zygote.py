@@ -32,6 +32,7 @@ from types import CodeType, ModuleType
 from edt_sdk.schemas.wire import zygote as wire
 from edt_sdk.schemas.wire.context import JOB_VARIABLE, end_processes
 from edt_sdk.training.namespaces import enter
+from edt_sdk.training.user.imports import can_fork, import_ahead
 
 PROGRAMS = ("edt_sdk.training.driver", "edt_sdk.training.worker")
 # The first optimizer of a process imports torch._dynamo, which takes as long as torch.
@@ -76,7 +77,10 @@ def main() -> int:
     connection = _take_socket()
     path = sys.path[:]
     only = os.environ.get(wire.ONLY_VARIABLE)
-    import_all(*([only] if only else PROGRAMS))
+    script = os.environ.get(wire.SCRIPT_VARIABLE)
+    import_all(*([only] if only else PROGRAMS), script=script)
+    if script and not can_fork():
+        return 1  # the server takes another template, without these imports
     ready = wire.encode(wire.Ready(files=_imported, places=_places(path), families=True))
     try:
         connection.send(ready)
@@ -100,8 +104,11 @@ def main() -> int:
     return 0
 
 
-def import_all(*programs: str) -> None:
-    """Import what these programs import, and for driver and worker also what the first optimizer imports."""
+def import_all(*programs: str, script: str | None = None) -> None:
+    """Import what these programs import, for driver and worker also what the first optimizer imports.
+
+    And what a script of the user imports from installed modules.
+    """
     # Imports leave almost no garbage, and collections take a fifth of the time.
     gc.disable()
     for name in (*programs, *(_MORE if programs == PROGRAMS else ())):
@@ -111,7 +118,8 @@ def import_all(*programs: str) -> None:
         package, _, child = name.rpartition(".")
         del sys.modules[name]
         delattr(sys.modules[package], child)
-    _imported.update(_files())
+    ahead = import_ahead(Path(script)) if script else []
+    _imported.update(_files(ahead))
     # A collection in a forked process must not write to, and so copy, everything that was imported here.
     gc.freeze()
     gc.enable()
@@ -335,11 +343,11 @@ def _take_socket() -> socket.socket:
     return connection
 
 
-def _files() -> dict[str, wire.Stamp]:
-    """Return the files of torch and edt_sdk with their stamps, which show a changed installation."""
+def _files(more: Sequence[str]) -> dict[str, wire.Stamp]:
+    """Return the files of torch and edt_sdk, and `more`, with their stamps, which show a changed installation."""
     torch = Path(sys.modules["torch"].__file__ or "").parent if "torch" in sys.modules else None
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
-    found = [*([torch / "__init__.py", torch / "version.py"] if torch else []), *folder.rglob("*.py")]
+    found = [*([torch / "__init__.py", torch / "version.py"] if torch else []), *folder.rglob("*.py"), *more]
     return {str(path): stamp for path in found if (stamp := wire.stamp(str(path))) is not None}
 
 

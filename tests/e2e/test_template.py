@@ -13,6 +13,7 @@ import pytest
 from edt_sdk import Job
 from edt_sdk.testing import LocalServer
 from edt_server.system.processes import parent_of
+from tests.e2e.elastic import DATA
 from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
 from tests.waiting import until
@@ -91,3 +92,53 @@ def test_three_jobs_at_once_share_one_import_and_outlive_their_template(
 def left(jobs: Jobs) -> list[int]:
     """The processes of the server, zombies too."""
     return [child.pid for child in psutil.Process(jobs.server.pid).children(recursive=True)]
+
+
+HEAVY = """
+import os
+with open({file!r}, "a") as file:
+    file.write(f"{{os.getpid()}}\\n")
+"""
+TRIAL = f"""
+{DATA}
+import os, time
+import heavy
+import own
+
+def datasets():
+    return data(64, 1), data(32, 2)
+
+while not os.path.exists("{{gate}}"):
+    time.sleep(0.02)
+model = nn.Linear(6, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=float(os.environ["SUBID"]))
+FabricModel(model, datasets, nn.functional.cross_entropy, optimizer).train(1, 8, 2)
+"""
+
+
+def test_later_trials_of_a_search_do_without_the_imports_of_their_script(
+    jobs: Jobs, imports: Imports, tmp_path: Path
+) -> None:
+    log, own, gate, code = (tmp_path / name for name in ("heavy", "own", "gate", "code"))
+    (imports.folder / "heavy.py").write_text(HEAVY.format(file=str(log)))
+    code.mkdir()
+    (code / "train.py").write_text(TRIAL.format(gate=gate))
+    (code / "own.py").write_text(HEAVY.format(file=str(own)))
+    search = jobs.client.search(
+        code, main="train.py", space="lr=1|2|3|4|5", metric="test_loss", algorithm="grid", parallel=1, progress=False
+    )
+
+    def template() -> int:
+        pids = [int(pid) for pid in log.read_text().split()] if log.exists() else []
+        return next((pid for pid in pids if parent_of(pid) == jobs.server.pid), 0)
+
+    pid = until(template, "the template that imports what the script imports")
+    gate.touch()
+    search.wait(300)
+    assert all(trial.job.status == "FINISHED" for trial in search.trials)
+    importing = log.read_text().split()
+    # The template answers a moment after its imports, so the second trial may have begun without it.
+    assert len(importing) <= 1 + 2, "a template, and the drivers of two trials"
+    own_imports = own.read_text().split()
+    assert len(own_imports) == 5, "the code of the search's own package runs in each trial"
+    assert str(pid) not in own_imports

@@ -28,6 +28,8 @@ ROOM_VARIABLE = "EDT_ROOM"
 ROOM = 8192
 # A variable of the zygote: it imports this one program, and so not torch, instead of driver, worker and their needs.
 ONLY_VARIABLE = "EDT_ZYGOTE_ONLY"
+# A variable of a template: it imports also what this script, of a trial, imports from installed modules.
+SCRIPT_VARIABLE = "EDT_ZYGOTE_SCRIPT"
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):

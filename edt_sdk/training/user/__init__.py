@@ -10,6 +10,7 @@ __all__ = [
     "datasets",
     "explanation",
     "hooks",
+    "imports",
     "logging_hooks",
     "lr_schedule",
     "own_state",

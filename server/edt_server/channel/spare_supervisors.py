@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.wire.control import Launch
+from edt_sdk.schemas.wire.control import SAME, Launch
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.zygote import Ready, decode_answer, stamp
 from edt_server.channel.template import ForkedSupervisor, Kind, Template, Templates, start_supervisor
 from edt_server.supervisor.programs.environment import start_time_variables
@@ -118,6 +119,16 @@ class SpareSupervisors:
             log.info("job %s starts without a spare supervisor: none fits it", orders.job_id)
         self._fill_in(REFILL_DELAY)
         return found
+
+    def template_of_search(self, orders: Launch) -> Template | None:
+        """Return the template of the search that the job is a trial of, None where it has none that is ready."""
+        search = orders.spec.env.get("EDT_SEARCH", "")
+        plain = orders.isolation.kind == SAME and shares_torch(orders.spec)
+        if not search or not plain or start_time_variables(orders.spec.env):
+            return None
+        code = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id).code_dir(orders.spec.code_dir)
+        kind = Kind(orders.interpreter, orders.threads_per_slot, search, str(code / orders.spec.main))
+        return self._templates.of_search(kind)
 
     async def template(self, orders: Launch) -> Template | None:
         """Return a template, ready, for this job without a spare. None for a cold start."""

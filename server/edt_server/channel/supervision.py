@@ -279,8 +279,11 @@ class Supervision:
         if self._hosts is not None:
             paths = await asyncio.to_thread(write_orders, orders)
             return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
-        spare = self._spares.take(orders) if self._spares is not None else None
-        template = await self._spares.template(orders) if self._spares is not None and spare is None else None
+        spares = self._spares
+        template = None if spares is None else spares.template_of_search(orders)
+        spare = None if spares is None or template is not None else spares.take(orders)
+        if spares is not None and template is None and spare is None:
+            template = await spares.template(orders)
         return await asyncio.to_thread(launch, orders, self._settings.job_environ, spare, template)
 
     # --- listening ----------------------------------------------------------------------------------------------------

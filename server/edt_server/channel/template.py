@@ -35,15 +35,22 @@ IMPORT_PATIENCE = 60.0
 ANSWER_PATIENCE = 20.0
 # Templates of one server. Each keeps some 230 MB, and most servers have jobs of one kind.
 MOST = 3
+# Those for the trials of one search, and the seconds after which one ends when no trial has begun.
+MOST_OF_SEARCHES, IDLE = 2, 300.0
 _SUPERVISOR = "edt_server.supervisor"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The interpreter and thread count of the jobs that a template or a spare fits."""
+    """The interpreter and thread count of the jobs that a template or a spare fits.
+
+    A template of a search's trials has imported what their `script` imports too. The trials have copies of it.
+    """
 
     interpreter: str
     threads: int
+    search: str = ""
+    script: str = ""
 
     def same(self, other: Kind) -> bool:
         """Return whether what is made for one kind fits jobs of the other.
@@ -51,7 +58,8 @@ class Kind:
         An environment has its Python under several names: a kernel uses `bin/python`, a server started by a script
         `bin/python3.11`. The target of the link is not enough, because all environments may share one Python.
         """
-        return self.threads == other.threads and _names(self.interpreter) == _names(other.interpreter)
+        own = self.threads, self.search, _names(self.interpreter)
+        return own == (other.threads, other.search, _names(other.interpreter))
 
 
 class ForkedSupervisor:
@@ -94,12 +102,14 @@ class Template(ZygoteProcess):
     """
 
     def __init__(self, kind: Kind, environ: Mapping[str, str]) -> None:
-        super().__init__(kind.interpreter, zygote_environment(environ, kind.threads))
+        more = {wire.SCRIPT_VARIABLE: kind.script} if kind.script else {}
+        super().__init__(kind.interpreter, zygote_environment(environ, kind.threads) | more)
         self.kind = kind
         self.heard = asyncio.Event()
         self.gone = False
         self._asking = threading.Lock()
         self._loop = asyncio.get_running_loop()
+        self._closing: asyncio.TimerHandle | None = None
         self._loop.add_reader(self.socket, self._import)
         self._loop.add_reader(self.ended, self.close)
         log.info("template started, pid=%d interpreter=%s threads=%d", self.pid, kind.interpreter, kind.threads)
@@ -159,6 +169,8 @@ class Template(ZygoteProcess):
         """End it and reap it. What was forked from it stays."""
         if self.gone:
             return
+        if self._closing is not None:
+            self._closing.cancel()
         self._loop.remove_reader(self.socket)
         self._loop.remove_reader(self.ended)
         self._kill()  # before the lock: whichever thread waits for an answer sees the end
@@ -168,6 +180,12 @@ class Template(ZygoteProcess):
             self.forget()
         log.info("template ended, pid=%d code=%d\n%s", self.pid, code, words)
         self.heard.set()
+
+    def close_after(self, seconds: float) -> None:
+        """End it so many seconds after the last call of this."""
+        if self._closing is not None:
+            self._closing.cancel()
+        self._closing = self._loop.call_later(seconds, self.close)
 
     def _import(self) -> None:
         self.hear()
@@ -184,11 +202,16 @@ class Template(ZygoteProcess):
 
 
 class Templates:
-    """The templates of a server, one for each kind of job, the one used last at the end. For the event loop."""
+    """The templates of a server, one for each kind of job, the one used last at the end. For the event loop.
+
+    The trials of a search have one of their own, which has imported what their script imports from installed modules:
+    a search starts the same script many times, and such imports may take longer than a trial.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._templates: list[Template] = []
+        self._of_searches: dict[str, Template | None] = {}
         self._stopped = False
 
     async def ready(self, kind: Kind) -> Template | None:
@@ -199,10 +222,7 @@ class Templates:
         known = [each for each in self._templates if not each.gone]
         found = next((each for each in known if each.serves(kind)), None)
         if found is None and not self._stopped:
-            try:
-                found = Template(kind, self._environ)
-            except OSError as wrong:
-                log.warning("no template: %s", wrong)
+            found = self._begin(kind)
         if found is None:
             return None
         others = [each for each in known if not each.kind.same(kind)]
@@ -218,6 +238,31 @@ class Templates:
         # A template of a version that cannot fork families stays, so that it is not started for every job.
         return found if not found.silent and found.ready is not None and found.ready.families else None
 
+    def of_search(self, kind: Kind) -> Template | None:
+        """Return the template of a search's trials once it has imported everything, None before and where it cannot.
+
+        The first trials do not wait for it. When no trial has begun for a while it ends, and the next ones do without.
+        """
+        if kind.search not in self._of_searches:
+            living = sum(each is not None and not each.gone for each in self._of_searches.values())
+            if living < MOST_OF_SEARCHES and not self._stopped:
+                self._of_searches[kind.search] = begun = self._begin(kind)
+                if begun is not None:
+                    begun.close_after(IDLE)
+            return None
+        found = self._of_searches[kind.search]
+        if found is None or found.ready is None or not found.ready.families or not found.serves(kind):
+            return None
+        found.close_after(IDLE)
+        return found
+
+    def _begin(self, kind: Kind) -> Template | None:
+        try:
+            return Template(kind, self._environ)
+        except OSError as wrong:
+            log.warning("no template: %s", wrong)
+            return None
+
     def let_go(self) -> None:
         """Start no template any more, and wait for none that imports."""
         self._stopped = True
@@ -227,8 +272,9 @@ class Templates:
     def stop(self) -> None:
         """End them."""
         self.let_go()
-        for each in self._templates:
-            each.close()
+        for each in (*self._templates, *self._of_searches.values()):
+            if each is not None:
+                each.close()
 
 
 def start_supervisor(
