@@ -601,7 +601,10 @@ class Client(CatalogueClient, PlanClient):
         )
 
     def monitor(self) -> Monitor:
-        """Watch all of your jobs live: a widget in a notebook, a line in a terminal. Ends when no job is active."""
+        """Watch all of your jobs live: a widget in a notebook, lines in a terminal.
+
+        It ends when no job is active, and no search.
+        """
         from edt_sdk.monitor import ClientMonitor
 
         return ClientMonitor(self._connection).show()

@@ -1,4 +1,7 @@
-"""Watch a server: its jobs, its slots, and curves of several jobs. The monitor ends when no job is active."""
+"""Watch a server: its jobs, its slots, and curves of several jobs.
+
+The monitor ends when no job is active, and no search is that may start one.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from contextlib import suppress
 import msgspec
 
 from edt_sdk.display.card import jobs_table, sentence
+from edt_sdk.display.search_view import SEARCH_HEAD, search_cells, search_sentence
 from edt_sdk.formatting.number_words import stamp
-from edt_sdk.formatting.tables import note
+from edt_sdk.formatting.tables import html_table, note
 from edt_sdk.http.connection import Connection
 from edt_sdk.monitor.base import Bundle, Monitor, drawn, snapshot
-from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.errors import EdtError, NotAllowed, NotFound
 from edt_sdk.schemas.job import JobView
+from edt_sdk.schemas.search.views import SearchState, SearchView
 
 # The newest jobs that are looked at, and of these the ones that the static picture lists.
 LISTED = 200
@@ -29,6 +34,7 @@ class ClientMonitor(Monitor):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._views: list[JobView] = []
+        self._searches: list[SearchView] = []
         self._more = False
         self._taken = time.time()
 
@@ -38,12 +44,18 @@ class ClientMonitor(Monitor):
     def _look(self) -> None:
         self._views = self._fetch()
         self._taken = time.time()
-        if all(view.state.final for view in self._views):
+        if not self._searches and all(view.state.final for view in self._views):
             self._end()
 
     def _fetch(self) -> list[JobView]:
         answer = self.connection.json("GET", "jobs", params={"limit": LISTED})
         self._more = "next" in answer
+        self._searches = []
+        # An older server has no searches, and a user may have the right to read jobs only.
+        with suppress(NotFound, NotAllowed):
+            found = self.connection.json("GET", "searches", params={"limit": LISTED})["searches"]
+            views = msgspec.convert(found, list[SearchView])
+            self._searches = [view for view in views if view.state in (SearchState.CREATED, SearchState.RUNNING)]
         return msgspec.convert(answer["jobs"], list[JobView])
 
     def _beside(self) -> Bundle:
@@ -56,21 +68,27 @@ class ClientMonitor(Monitor):
         sections = [("Jobs", jobs_table(self._views, most=SHOWN))]
         with suppress(EdtError):  # a list without its picture is still a list
             sections += [] if trouble else [("Allocation", drawn(self.connection, "pictures/timeline"))]
-        text = "\n".join(map(sentence, self._views[:SHOWN])) or "No jobs."
+        if self._searches:
+            rows = [search_cells(view) for view in self._searches]
+            sections.insert(0, ("Searches", html_table(SEARCH_HEAD, rows, empty="")))
+        lines = [*map(search_sentence, self._searches), *map(sentence, self._views[:SHOWN])]
+        text = "\n".join(lines) or "No jobs."
         return {"text/html": snapshot(head, sections, trouble), "text/plain": f"{text}\nSnapshot of {taken}."}
 
     def _in_terminal(self) -> None:
         last = ""
         try:
-            while active := [view for view in self._fetch() if not view.state.final]:
-                text = "\n".join(map(sentence, active))
-                if text != last:
+            while True:
+                active = [sentence(view) for view in self._fetch() if not view.state.final]
+                if not (lines := [*map(search_sentence, self._searches), *active]):
+                    break
+                if (text := "\n".join(lines)) != last:
                     print(text, file=sys.stderr, flush=True)
                 last = text
                 time.sleep(_POLL_EVERY)
         except KeyboardInterrupt:
             pass  # the jobs go on
-        print("No job is active.", file=sys.stderr)
+        print("No job and no search is active.", file=sys.stderr)
 
 
 def jobs_words(views: Sequence[JobView], *, more: bool) -> str:

@@ -2,9 +2,11 @@
 
 import time
 
+import msgspec
 import pytest
 
 from edt_sdk.monitor.base import SIGNS
+from edt_sdk.schemas.search.views import SearchState
 from tests.sdk.monitor.hands import asked, tell
 
 
@@ -72,9 +74,22 @@ def test_it_wakes_up_when_a_page_comes_back_and_not_at_each_sign_of_life(monitor
     assert monitor._wakes.qsize() == 2
 
 
+def test_a_search_that_may_start_jobs_is_watched_too(overview, training, make_search):
+    training.end()
+    view = make_search()
+    training.on("GET", "searches", lambda _: (200, {"searches": [msgspec.to_builtins(view)]}))
+    overview.turn()
+    assert not overview.over
+    assert "digits-lr" in overview._snapshot("")["text/plain"]
+    assert "Searches" in overview._snapshot("")["text/html"]
+    view = make_search(state=SearchState.PAUSED)
+    overview.turn()
+    assert overview.over
+
+
 def test_all_jobs_are_watched_until_none_is_active(overview, training):
     overview.turn()
-    assert asked(training) == ["GET jobs"]
+    assert asked(training) == ["GET jobs", "GET searches"]
     assert not overview.over
     training.end()
     overview.turn()
