@@ -98,6 +98,11 @@ def test_its_card_its_page_and_its_row(screen, server, search, write_notebook):
     rungs = "digits-lr: after 1 epoch 4 of 4 compared, 2 went on; after 2 epochs 2 of 2 compared."
     expect(tab.locator("[data-picture] svg")).to_have_attribute("aria-label", rungs)
     screen.shot("search-rungs")
+    tab.get_by_role("tab", name="Slots").click()
+    expect(tab.locator("[data-picture] svg")).to_have_attribute(
+        "aria-label", re.compile("Slots held over .*digits-lr-")
+    )
+    screen.shot("search-slots")
     tab.get_by_role("tab", name="Trials").click()
     best = search.best
     first = tab.get_by_role("row").nth(1)
