@@ -12,7 +12,8 @@ SURFACE = [
     "Callback", "ChangedMeanwhile", "Client", "Conflict", "EdtError", "FabricModel", "InvalidRequest", "Job",
     "JobFailed", "JobState", "JobView", "LoggerCallback", "NotAllowed", "NotBuiltYet", "NotFound",
     "PackageError", "Search", "SearchTrial", "ServerUnreachable", "TooLarge", "Unprocessable", "WaitTimeout",
-    "__version__", "choice", "integer", "load_ipython_extension", "log", "uniform", "unload_ipython_extension",
+    "__version__", "choice", "integer", "load_ipython_extension", "log",
+    "params", "uniform", "unload_ipython_extension",
 ]  # fmt: skip
 HEAVY = "{'torch', 'numpy', 'IPython', 'ipywidgets', 'requests', 'jupyter_server', 'msgspec', 'tornado'}"
 
