@@ -10,7 +10,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edt_sdk.cli.session import Verbs, add_verb, client
+from edt_sdk.cli.session import Verbs, add_verb, client, writing
 from edt_sdk.pictures.parts.look import NARROWEST, THEMES, WIDEST
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import given
@@ -132,18 +132,13 @@ def _text(server: Client, name: str, jobs: list[str], arguments: argparse.Namesp
 
 def _keep(picture: Picture, name: str, jobs: list[str], arguments: argparse.Namespace) -> None:
     """Write the file, print what it shows, and open it where that is requested."""
-    try:
+    with writing(arguments.output or tempfile.gettempdir()):
         if arguments.output not in (None, "-"):
             path = picture.save(arguments.output)
         else:
             # What the browser shows is read after this program has ended.
             with tempfile.NamedTemporaryFile(prefix="edt-", suffix=f"-{_file_name(name, jobs)}", delete=False) as file:
                 path = picture.save(file.name)
-    except OSError as wrong:
-        raise InvalidRequest(
-            f"{arguments.output or tempfile.gettempdir()} cannot be written: {wrong.strerror}.",
-            hint="Name another file with -o.",
-        ) from None
     print(picture.says, file=sys.stderr)
     if arguments.open and not webbrowser.open(Path(path).resolve().as_uri()):
         print(f"There is no web browser here; the picture is {path}.", file=sys.stderr)

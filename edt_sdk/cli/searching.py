@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, show
+from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, show, writing
 from edt_sdk.formatting.tables import text_table
 from edt_sdk.pictures.parts.look import THEMES
 from edt_sdk.schemas.fields import given
@@ -125,12 +125,15 @@ def _run_importance(arguments: argparse.Namespace) -> None:
 def _run_picture(arguments: argparse.Namespace) -> None:
     found = _search(arguments).picture(arguments.picture, **given(arguments, ("theme",)))
     if arguments.output:
-        found.save(arguments.output)
+        with writing(arguments.output):
+            found.save(arguments.output)
     print(found.says)
 
 
 def _run_export(arguments: argparse.Namespace) -> None:
-    _search(arguments).export(arguments.file)
+    found = _search(arguments)
+    with writing(arguments.file):
+        found.export(arguments.file)
     print(arguments.file)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from edt_sdk.formatting.tables import text_table as table
 from edt_sdk.schemas import fields
-from edt_sdk.schemas.errors import NotAllowed, NotFound
+from edt_sdk.schemas.errors import InvalidRequest, NotAllowed, NotFound
 
 __all__ = [
     "Run",
@@ -25,6 +26,7 @@ __all__ = [
     "searches",
     "show",
     "table",
+    "writing",
 ]
 
 if TYPE_CHECKING:
@@ -91,6 +93,15 @@ def searches(server: Client, *, state: str | None = None, limit: int | None = No
         return [each.view for each in server.searches(state=state, limit=limit)]
     except (NotFound, NotAllowed):
         return []
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Write a file in the block. InvalidRequest where that is not possible."""
+    try:
+        yield
+    except OSError as wrong:
+        raise InvalidRequest(f"{path} cannot be written: {wrong.strerror}.", hint="Name another file.") from None
 
 
 def show(arguments: argparse.Namespace, value: object, text: object) -> None:

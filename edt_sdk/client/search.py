@@ -207,6 +207,9 @@ class Search:
 
         It is the PED-ANOVA of Optuna. Where trials are compared before their end, it takes their values after those
         epochs that the most of them reached.
+
+        Raises:
+            Conflict: the values are too few, or too much alike, to tell.
         """
         return importances(self._view.spec, self._views(), self.reports())
 

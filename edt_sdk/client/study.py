@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,12 +74,25 @@ def importances(spec: SearchSpec, trials: Iterable[TrialView], reports: Sequence
     """Return how much of the metric each hyper-parameter decides, by PED-ANOVA (Watanabe et al., IJCAI 2023).
 
     Where trials are compared before their end, their values after those epochs count that the most of them reached.
+    Conflict where the values are too few, or too much alike, to tell.
     """
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     reached = Counter(epochs for values in _values(spec, reports).values() for epochs in values)
     most = max(reached, key=lambda epochs: (reached[epochs], epochs), default=None) if spec.kind.rungs else None
-    return get_param_importances(study_of(spec, trials, reports, most), evaluator=PedAnovaImportanceEvaluator())
+    study, evaluator = study_of(spec, trials, reports, most), PedAnovaImportanceEvaluator()
+    known = sum(each.value is not None for each in study.trials if each.state.name == "COMPLETE")
+    try:
+        with warnings.catch_warnings():
+            # It warns where it finds nothing, and gives each parameter the same part.
+            warnings.simplefilter("error", UserWarning)
+            found = get_param_importances(study, evaluator=evaluator) if known else {}
+    except UserWarning:
+        found = {}
+    if not found:
+        text = f"The values of {known} trial{'s' * (known != 1)} do not tell how much each hyper-parameter decides."
+        raise Conflict(text, hint="More trials may, and values that differ more.")
+    return found
 
 
 def write_journal(study: optuna.Study, path: str | os.PathLike[str]) -> None:

@@ -53,9 +53,9 @@ class ClientMonitor(Monitor):
         self._searches = []
         # An older server has no searches, and a user may have the right to read jobs only.
         with suppress(NotFound, NotAllowed):
-            found = self.connection.json("GET", "searches", params={"limit": LISTED})["searches"]
-            views = msgspec.convert(found, list[SearchView])
-            self._searches = [view for view in views if view.state in (SearchState.CREATED, SearchState.RUNNING)]
+            for state in (SearchState.RUNNING, SearchState.CREATED):
+                found = self.connection.json("GET", "searches", params={"state": state.value, "limit": LISTED})
+                self._searches += msgspec.convert(found["searches"], list[SearchView])
         return msgspec.convert(answer["jobs"], list[JobView])
 
     def _beside(self) -> Bundle:

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,7 +253,7 @@ class Searches:
         """Stop all searches of the user that start jobs."""
         states = [SearchState.CREATED, SearchState.RUNNING]
         for row in await asyncio.to_thread(lambda: self._service.store.searches.searches(owner=user, states=states)):
-            with suppress(Conflict):  # it ended by itself in the meantime
+            with contextlib.suppress(Conflict):  # it ended by itself in the meantime
                 await self._run(row).take(SearchStopped())
 
     async def add(self, user: str, search: str, points: Sequence[Mapping[str, Value]]) -> SearchView:

@@ -114,6 +114,13 @@ def test_a_search_as_a_study_of_optuna(client, edt, folder, tmp_path):
     assert optuna.load_study(study_name="digits", storage=storage).trials == study.trials
     with pytest.raises(Conflict, match="has a study 'digits' already"):
         search.export(tmp_path / "study.journal")
+    with pytest.raises(Conflict, match="The values of 1 trial do not tell"):
+        client.search(folder, algorithm="list", name="one", points=[{"x": 0.5, "width": 2}], **PLAIN).wait(
+            300
+        ).importance()
+    for verb in (("picture", "digits", "-o"), ("export", "digits")):
+        code, _, wrong = edt(*verb, tmp_path / "no" / "file")
+        assert (code, "cannot be written: No such file" in wrong) == (2, True)
     assert "best so far is trial 8" in edt("picture", "digits", "-o", tmp_path / "history.svg")[1]
     assert (tmp_path / "history.svg").read_text().startswith("<svg")
 

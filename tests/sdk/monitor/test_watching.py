@@ -77,7 +77,11 @@ def test_it_wakes_up_when_a_page_comes_back_and_not_at_each_sign_of_life(monitor
 def test_a_search_that_may_start_jobs_is_watched_too(overview, training, make_search):
     training.end()
     view = make_search()
-    training.on("GET", "searches", lambda _: (200, {"searches": [msgspec.to_builtins(view)]}))
+
+    def searches(request):
+        return 200, {"searches": [msgspec.to_builtins(view)] if request.query["state"] == view.state else []}
+
+    training.on("GET", "searches", searches)
     overview.turn()
     assert not overview.over
     assert "digits-lr" in overview._snapshot("")["text/plain"]
@@ -89,7 +93,7 @@ def test_a_search_that_may_start_jobs_is_watched_too(overview, training, make_se
 
 def test_all_jobs_are_watched_until_none_is_active(overview, training):
     overview.turn()
-    assert asked(training) == ["GET jobs", "GET searches"]
+    assert asked(training) == ["GET jobs", "GET searches", "GET searches"], "those that run, and those that will"
     assert not overview.over
     training.end()
     overview.turn()
