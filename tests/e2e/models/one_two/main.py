@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.environ["FABRIC_HOME"], "libs", "fabric.zip"))
 
+import torch
 import torch.nn.functional as F
 from callbacks import LoggerCallback
 from digits_idx import Digits
@@ -39,6 +40,7 @@ def main():
     args, unknown = parser.parse_known_args()
     print("unknown arguments:", unknown)
 
+    torch.manual_seed(1)
     model = Net()
     optimizer = optim.SGD(model.parameters(), lr=args.lr, momentum=0.5)
     logger = EDTLoggerCallback()
