@@ -212,7 +212,12 @@ class _SubmissionsHandler(PickingHandler, path="/submissions", resource="edt:job
         found, spec = await self.again(job, request)
         try:
             return await self.service.submit(
-                self.user, spec, found.package, training=found.training, weights=found.weights(spec)
+                self.user,
+                spec,
+                found.package,
+                training=found.training,
+                weights=found.weights(spec),
+                config=found.config,
             )
         except FileNotFoundError:
             raise gone(job) from None

@@ -25,6 +25,8 @@ PACKAGE = "package"
 WARM_START = "warm_start.pth"
 # In place of the weights for a job that goes on from the whole state of another one after an epoch.
 BRANCH = "warm_start.ckpt"
+# The values of a trial: here as they were given, and in the code folder for its script, which may change them there.
+CONFIG = "config.json"
 MEMORY = Path("/dev/shm")
 _LONGEST_SLUG = 24
 _RANDOM = 6

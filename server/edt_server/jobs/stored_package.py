@@ -34,12 +34,14 @@ class Stored:
     Attributes:
         spec: its settings, with what was changed since it was submitted.
         kept: the weights that it began with, None for none.
+        config: the values that its script found in `config.json` as a trial, None for none.
     """
 
     job: str
     spec: JobSpec
     package: Path
     kept: Path | None
+    config: dict[str, Any] | None
 
     def changed(self, changes: Mapping[str, Any]) -> JobSpec:
         """Return the settings of the other job. `changes` are fields of `JobSpec`, checked by `parse_spec`."""
@@ -97,7 +99,14 @@ def stored(paths: JobPaths, row: JobRow) -> Stored:
     package, weights = paths.job_dir / PACKAGE, job_files.kept_start(paths)
     if not is_regular(package):
         _pack(paths, package)
-    return Stored(row.id, _settings(row), package, weights if is_regular(weights) else None)
+    config = paths.job_dir / job_files.CONFIG
+    return Stored(
+        row.id,
+        _settings(row),
+        package,
+        weights if is_regular(weights) else None,
+        msgspec.json.decode(config.read_bytes(), type=dict[str, Any]) if is_regular(config) else None,
+    )
 
 
 def _settings(row: JobRow) -> JobSpec:

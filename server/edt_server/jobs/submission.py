@@ -34,8 +34,6 @@ from edt_server.store import JobRow, StoreError
 from edt_server.system.interpreters import Interpreter
 from edt_server.system.private_files import make_private_dir
 
-CONFIG = "config.json"
-
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -140,11 +138,14 @@ def place(
             keep(weights, paths.job_dir / kept, settings.data_dir)
         _write_settings(settings, spec, paths)
         if config is not None:
-            replaced = paths.submitted / spec.code_dir / CONFIG
+            replaced = paths.submitted / spec.code_dir / job_files.CONFIG
             if replaced.is_dir() and not replaced.is_symlink():
-                raise PackageError(f"{CONFIG} is a folder.", hint="A trial finds its values in a file of that name.")
+                raise PackageError(
+                    f"{job_files.CONFIG} is a folder.", hint="A trial finds its values in a file of that name."
+                )
             replaced.unlink(missing_ok=True)
-            replaced.write_text(json.dumps(config), encoding="utf-8")
+            for file in (replaced, paths.job_dir / job_files.CONFIG):
+                file.write_text(json.dumps(config), encoding="utf-8")
     except BaseException:
         remove(paths)
         raise

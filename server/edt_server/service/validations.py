@@ -51,7 +51,9 @@ class Validations:
         spec, pinned = job_of(stored, row, new, calls)
         if remarks:
             spec = msgspec.structs.replace(spec, wmla=WmlaRequest(remarks=remarks))
-        return await self._service.submit(user, spec, stored.package, training=pinned, weights=weights)
+        return await self._service.submit(
+            user, spec, stored.package, training=pinned, weights=weights, config=stored.config
+        )
 
     async def result(self, user: str, job: str) -> Validated:
         """Return the result of a validation. NotFound when it has none yet, Unprocessable for a training."""

@@ -135,6 +135,24 @@ async def test_its_pictures(search, call, becomes):
     assert (await call("GET", "searches/none-abcdef/pictures/rungs")).status == 404
 
 
+async def test_a_trial_that_is_cloned_has_its_values_again(search, call, becomes):
+    await becomes((await search()).json["id"], "FINISHED")
+    (listed,) = (await call("GET", "searches")).json["searches"]
+    job = listed["best"]["job"]
+    for _ in range(2):  # the second one is the clone of a clone
+        body = json.dumps({"source": {"job": job}, "spec": {"name": "alone"}}).encode()
+        answer = await call("POST", "submissions", body=body)
+        assert (answer.status, answer.json["search"]) == (201, "")
+        job = answer.json["id"]
+
+        async def ended(job=job):
+            view = (await call("GET", f"jobs/{job}")).json
+            return view if view["state"] in ("FINISHED", "FAILED", "ERROR") else None
+
+        view = await until_async(ended, "the clone's end")
+        assert view["state"] == "FINISHED", view["message"]
+
+
 @pytest.mark.parametrize("ends", [False, True])
 async def test_one_that_its_server_could_not_start_begins_later_or_with_the_next(
     edt, search, call, becomes, monkeypatch, ends
