@@ -13,12 +13,13 @@ import msgspec
 import pytest
 import requests
 
-from edt_sdk import ChangedMeanwhile, Client, Job
+from edt_sdk import ChangedMeanwhile, Client, Job, Search, choice, log
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
 from edt_server.leadership.leader import MANY_HOSTS, ONE_HOST
 from tests.chaos import processes
 from tests.e2e.harness import JOBS, Jobs
+from tests.e2e.test_search import SCRIPT
 from tests.server.store.conftest import cluster
 from tests.waiting import until
 
@@ -173,6 +174,33 @@ def test_the_leader_is_killed_in_the_middle_of_a_stream(either: Pair) -> None:
     job.stop()
     until(lambda: job.refresh().state is JobState.KILLED, "the end, under the next leader")
     assert list(lines) is not None  # the stream went on with the next leader, and ended with the job
+
+
+@EITHER
+def test_a_search_decides_the_same_under_the_next_leader(either: Pair, tmp_path: Path) -> None:
+    folder = tmp_path / "net"
+    folder.mkdir()
+    (folder / "train.py").write_text(SCRIPT)
+    search = either.follower.client().search(
+        folder, args=["{lr}", "{width}"], space={"lr": log(1e-4, 1.0), "width": choice(4, 8)},
+        metric="test_loss", trials=6, epochs=4, min_epochs=1, eta=2, max_workers=1, seed=5, progress=False,
+    )  # fmt: skip
+    until(search.reports, "the first report")
+    either.leader.kill()
+    # The others have not been compared yet: a comparison needs all six, and there are two slots.
+    assert search.refresh().view.counts.get("FINISHED", 0) == 0
+    assert leads(either.follower)
+    outcomes = [outcome(search), outcome(search.again())]
+    assert outcomes[0] == outcomes[1]
+
+
+def outcome(search: Search) -> tuple[object, ...]:
+    """Return what a search has decided and its trials came to, bit by bit."""
+    search.wait(300)
+    assert search.replay() == ""
+    trials = [(each.number, each.params, each.state, repr(each.value)) for each in search.trials]
+    reports = sorted((each.trial, each.budget, repr(each.metrics["test_loss"])) for each in search.reports())
+    return trials, reports, [(each.kind, each.trial, each.rung, each.inputs) for each in search.decisions()]
 
 
 def test_the_paces_leave_time_for_what_is_promised() -> None:
