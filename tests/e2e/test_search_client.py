@@ -39,6 +39,8 @@ def test_the_best_of_a_halving_is_in_a_model_without_another_training(four_slots
     with torch.no_grad():
         loss = torch.nn.functional.cross_entropy(net(x), (x.sum(1) > 0).long())
     assert float(loss) == pytest.approx(best.value, rel=1e-5)
+    # Its script, which reads its values from a file, runs once more.
+    assert best.job.validate("loss").wait(300).validation().metrics["loss"] == pytest.approx(best.value, rel=1e-5)
     trials = search.trials
     assert sorted(each.view.epochs for each in trials) == EPOCHS
     # Every decision has its reason, and none came from outside.
