@@ -119,6 +119,7 @@ def draw_parallel(trials: ParallelTrials, look: Look | None = None) -> str:
             fill="none",
             stroke=ink.test if is_best else ink.train,
             stroke_width=2.5 if is_best else 1.2,
+            data_trial=f"{dot.at:.0f}",
             opacity=None if is_best else f"{0.22 + 0.55 * (at / len(some)) ** 2:.2f}",
         )
         parts.append(told(drawn, dot.text) if len(some) <= MOST_TOLD else drawn)
@@ -140,7 +141,8 @@ def draw_parallel(trials: ParallelTrials, look: Look | None = None) -> str:
 
 
 def _axis(axis: ValueAxis, x: float, top: float, bottom: float, room: float, look: Look) -> Iterator[str]:
-    yield line(x, top, x, bottom, look.ink.text)
+    # Front ends let a person choose trials by a part of an axis.
+    yield tag("line", x1=x, y1=top, x2=x, y2=bottom, stroke=look.ink.text, data_axis="")
     last = math.inf
     for place, text in axis.labels(4):
         y = bottom - place * (bottom - top)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -32,6 +33,24 @@ model = nn.Linear(6, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
 FabricModel(model, datasets, nn.functional.cross_entropy, optimizer).train(2, 8, 1)
 """
+
+
+def brush(page, picture, least):
+    """Choose the rates from `least` up, with the pointer."""
+    ends = picture.evaluate(
+        """svg => {
+            const [axis, place] = [svg.querySelector('[data-axis]'), svg.getBoundingClientRect()];
+            const scale = place.width / svg.getAttribute('width');
+            const [x, top, bottom] = ['x1', 'y1', 'y2'].map(name => axis.getAttribute(name) * scale);
+            return [place.left + x, place.top + top, place.top + bottom];
+        }"""
+    )
+    x, top, bottom = ends
+    page.mouse.move(x + 5, bottom - (bottom - top) * (math.log10(least) + 3) / 3)
+    page.mouse.down()
+    page.mouse.move(x + 3, (top + bottom) / 2)
+    page.mouse.move(x - 3, top - 10)
+    page.mouse.up()
 
 
 @pytest.fixture
@@ -103,6 +122,27 @@ def test_its_card_its_page_and_its_row(screen, server, search, write_notebook):
         "aria-label", re.compile("Slots held over .*digits-lr-")
     )
     screen.shot("search-slots")
+    tab.get_by_role("tab", name="Parallel").click()
+    drawn, says = tab.locator("[data-picture] svg"), tab.locator(".jp-edt-toolbar")
+    expect(drawn).to_have_attribute("aria-label", re.compile("test_loss of 4 trials over lr"))
+    expect(says).to_contain_text("Drag along an axis")
+    rates = sorted(trial.params["lr"] for trial in search.trials)
+    brush(page, drawn, (rates[1] * rates[2]) ** 0.5)
+    expect(says).to_contain_text("2 of 4 trials.")
+    expect(tab.get_by_role("row")).to_have_count(3)
+    listed = {tab.get_by_role("row").nth(at).get_by_role("button").inner_text() for at in (1, 2)}
+    assert listed == {str(trial.number) for trial in search.trials if trial.params["lr"] >= rates[2]}
+    screen.shot("search-brushed")
+    picture = tab.get_by_role("group", name=re.compile("Left and right go to an axis"))
+    picture.press("Escape")
+    expect(tab.get_by_role("row")).to_have_count(0)
+    picture.press("ArrowLeft")  # from the first axis to the last one, the metric's
+    picture.press("ArrowUp")
+    worst = max(trial.value for trial in search.trials)
+    upper = [trial for trial in search.trials if trial.value > (worst + search.best.value) / 2]
+    expect(tab.get_by_role("row")).to_have_count(1 + len(upper))
+    tab.get_by_role("button", name="Show all").click()
+    expect(says).to_contain_text("Drag along an axis")
     tab.get_by_role("tab", name="Trials").click()
     best = search.best
     first = tab.get_by_role("row").nth(1)

@@ -118,13 +118,21 @@ class _TrialsHandler(_Handler, path="/searches/{id}/trials", resource="edt:searc
         sort = self.get_query_argument("sort", "number")
         if sort == "value":
             skip = self.number("skip", 0, low=0)
-            trials = await searches.ranked(self.user, search, skip=skip, states=states, limit=limit)
+            numbers = self._numbers()
+            trials = await searches.ranked(self.user, search, skip=skip, states=states, numbers=numbers, limit=limit)
         elif sort == "number":
             after = self.number("after", -1, low=-1)
             trials = await searches.trials(self.user, search, after=after, states=states, limit=limit)
         else:
             raise InvalidRequest(f"sort is number or value, not {sort!r:.60}.", field="sort")
         self.reply({"trials": trials})
+
+    def _numbers(self) -> set[int] | None:
+        text = self.get_query_argument("numbers", "")
+        try:
+            return {int(number) for number in text.split(",")} if text else None
+        except ValueError:
+            raise InvalidRequest(f"numbers is such as 3,17,4, not {text!r:.60}.", field="numbers") from None
 
     async def post(self, search: str) -> None:
         """Try these values next."""

@@ -22,7 +22,7 @@ function drawing(text: string): SVGSVGElement {
   return root;
 }
 
-/** `svg` "" keeps what is shown. `onBroken` gets what was thrown, null once there is a picture. */
+/** `svg` "" keeps what is shown. `onBroken` gets what was thrown, null once there is a picture; `onDrawn` gets each picture. */
 export function Drawn(props: {
   svg: string;
   className: string;
@@ -31,8 +31,9 @@ export function Drawn(props: {
   /** As wide as its box, with its height in proportion. */
   scaled?: boolean;
   onBroken?: (error: unknown) => void;
+  onDrawn?: ((picture: SVGSVGElement) => void) | undefined;
 }): ReactElement {
-  const { svg, scaled, onBroken } = props;
+  const { svg, scaled, onBroken, onDrawn } = props;
   const canvas = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const host = canvas.current;
@@ -43,7 +44,9 @@ export function Drawn(props: {
     try {
       const picture = drawing(svg);
       Object.assign(picture.style, { display: 'block', maxWidth: '100%' }, scaled === true ? { width: '100%', height: 'auto' } : {});
-      shadow.replaceChildren(document.importNode(picture, true));
+      const shown = document.importNode(picture, true);
+      shadow.replaceChildren(shown);
+      onDrawn?.(shown);
       onBroken?.(null);
     } catch (error) {
       onBroken?.(error);

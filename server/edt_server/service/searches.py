@@ -7,7 +7,7 @@ import contextlib
 import re
 import shutil
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,11 +183,25 @@ class Searches:
         return await run.present(), run.trials
 
     async def ranked(
-        self, user: str, search: str, *, skip: int = 0, states: Sequence[TrialState] | None = None, limit: int = 500
+        self,
+        user: str,
+        search: str,
+        *,
+        skip: int = 0,
+        states: Sequence[TrialState] | None = None,
+        numbers: Collection[int] | None = None,
+        limit: int = 500,
     ) -> list[TrialView]:
-        """Return the trials of a search, the best first: of those compared after the most epochs, the best value."""
+        """Return the trials of a search, the best first: of those compared after the most epochs, the best value.
+
+        `states` and `numbers`, where given, restrict them.
+        """
         core, trials = await self.known(user, search)
-        chosen = [core.trials[number] for number, row in trials.items() if states is None or row.state in states]
+        chosen = [
+            core.trials[number]
+            for number, row in trials.items()
+            if (states is None or row.state in states) and (numbers is None or number in numbers)
+        ]
         ranked = sorted(chosen, key=core.standing)[skip : skip + limit]
         return [_trial_view(trials[each.number]) for each in ranked]
 

@@ -105,7 +105,11 @@ async def test_from_its_start_to_its_deletion(search, call, becomes):
     assert (unknown.status, unknown.json["message"]) == (404, "There is no search 's-none'.")
     second = {"sort": "value", "skip": 1, "limit": 1}
     assert (await call("GET", f"searches/{name}/trials", params=second)).json["trials"] == ranked[1:2]
-    assert (await call("GET", f"searches/{name}/trials", params={"sort": "size"})).json["field"] == "sort"
+    some = {"sort": "value", "numbers": "2,0,7"}
+    assert (await call("GET", f"searches/{name}/trials", params=some)).json["trials"] == ranked[1:]
+    for wrong in ({"sort": "size"}, {"sort": "value", "numbers": "2,x"}):
+        (field,) = set(wrong) - {"sort"} or {"sort"}
+        assert (await call("GET", f"searches/{name}/trials", params=wrong)).json["field"] == field
     later = {"after": log[0]["index"], "limit": 2}
     assert (await call("GET", f"searches/{name}/decisions", params=later)).json["decisions"] == log[1:3]
     assert (await call("DELETE", f"searches/{name}")).status == 204
@@ -127,6 +131,9 @@ async def test_its_pictures(search, call, becomes):
     assert await says("history", theme="dark", width=400) == await says("history", x="time") == best
     assert await says("rungs") == "s: at their end 3 of 3 compared."
     assert "number or time" in (await says("history", 400, x="size")).replace(", ", " or ")
+    drawn = ElementTree.fromstring((await call("GET", f"searches/{name}/pictures/parallel")).body)
+    # The best one last.
+    assert [each.get("data-trial") for each in drawn.iter() if each.get("data-trial")] == ["2", "0", "1"]
     assert await says("parallel") == "s: loss of 3 trials over x; the best is trial 1: 0.25 after 2 epochs, x=0.25."
     held = await says("slots")
     assert held.startswith("Slots held over ")

@@ -22,12 +22,14 @@ const NOTHING: IPicture = { svg: '', says: '' };
  * `path` below the API, such as "jobs/edt-1/pictures/loss".
  *
  * `seconds` is the pause between two drawings, null when it will not change any more; `what` is said while it is awaited.
+ * `onDrawn` gets each drawing once it is on the page.
  */
 export function Picture(props: {
   path: string;
   query?: Readonly<Record<string, string | number>>;
   seconds: number | null;
   what: string;
+  onDrawn?: (picture: SVGSVGElement) => void;
 }): ReactElement {
   const { api } = useEdt();
   const theme = useDark() ? 'dark' : 'light';
@@ -82,7 +84,7 @@ export function Picture(props: {
       {waiting && answer.error !== null && <Failure error={answer.error} again={again} />}
       {broken !== null && <Failure error={broken} again={again} />}
       {!waiting && <Stale error={answer.error} taken={kept.current.taken} again={again} />}
-      <Drawn svg={svg} hidden={waiting} className="jp-edt-drawn-canvas" onBroken={setBroken} />
+      <Drawn svg={svg} hidden={waiting} className="jp-edt-drawn-canvas" onBroken={setBroken} onDrawn={props.onDrawn} />
     </div>
   );
 }

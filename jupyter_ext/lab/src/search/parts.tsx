@@ -11,7 +11,6 @@ import { type Polled, usePolled } from '../page/polled';
 import { Answer, Empty, Failure } from '../page/standing';
 import { useEdt } from '../page/surroundings';
 import { type Column, Table } from '../page/table';
-import type { Tab } from '../page/tabs';
 import { Button } from '../state';
 import { type ISearchView, type ITrialView, isFinal } from '../views';
 import { count, lossFigure } from '../words';
@@ -87,16 +86,14 @@ export function Head(props: { view: ISearchView; live: boolean; open: boolean; o
 }
 
 /** A picture of a search. */
-export function SearchPicture(props: { view: ISearchView; name: string; query?: Record<string, string> }): ReactElement {
-  const path = `searches/${enc(props.view.id)}/pictures/${props.name}`;
-  return <Picture path={path} query={props.query ?? {}} seconds={pauseOf(props.view)} what="Drawing the trials" />;
-}
-
-/** The hyper-parameters of all trials, the comparisons of a search that has any before the end, and the slots held. */
-export function pictureTabs(view: ISearchView): Tab[] {
-  const tab = (key: string, label: string): Tab => ({ key, label, content: () => <SearchPicture view={view} name={key} /> });
-  const compares = (view.budgets ?? []).length > 1;
-  return [tab('parallel', 'Parallel'), ...(compares ? [tab('rungs', 'Rungs')] : []), tab('slots', 'Slots')];
+export function SearchPicture(props: {
+  view: ISearchView;
+  name: string;
+  query?: Record<string, string>;
+  onDrawn?: (picture: SVGSVGElement) => void;
+}): ReactElement {
+  const { view, name, query, ...more } = props;
+  return <Picture path={`searches/${enc(view.id)}/pictures/${name}`} query={query ?? {}} seconds={pauseOf(view)} what="Drawing the trials" {...more} />;
 }
 
 /** Some of a search's trials, those that `query` says; a click on a number opens the trial's job. */

@@ -10,7 +10,8 @@ import { Button } from '../state';
 import type { ISearchView } from '../views';
 import { count, grouped } from '../words';
 
-import { Head, SearchPicture, Trials, isGone, pictureTabs, useSearch } from './parts';
+import { Head, SearchPicture, Trials, isGone, useSearch } from './parts';
+import { pictureTabs } from './tabs';
 
 const PAGE = 50;
 
