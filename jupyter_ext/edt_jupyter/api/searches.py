@@ -48,6 +48,7 @@ class _SearchesHandler(ReceivingHandler[Upload], _Handler, path="/searches", res
             self.user,
             states=self.chosen(SearchState),
             name=self.get_query_argument("name", None),
+            since=self.real("since"),
             limit=self.number("limit", _PAGE, low=1, high=_MOST),
         )
         self.reply({"searches": found})

@@ -45,9 +45,13 @@ class SearchReader:
         name: str | None = None,
         states: Iterable[SearchState] | None = None,
         before: tuple[float, str] | None = None,
+        since: float | None = None,
         limit: int | None = None,
     ) -> list[SearchRow]:
-        """Return at most `limit` searches, newest first. The arguments, where given, restrict them as in `jobs`."""
+        """Return at most `limit` searches, newest first. The arguments, where given, restrict them as in `jobs`.
+
+        `since` leaves out those that had ended by then.
+        """
         query = select(SearchModel).order_by(SearchModel.created.desc(), SearchModel.id.desc()).limit(limit)
         if owner is not None:
             query = query.where(SearchModel.owner == owner)
@@ -57,6 +61,8 @@ class SearchReader:
             query = query.where(SearchModel.state.in_(list(states)))
         if before is not None:
             query = query.where(tuple_(SearchModel.created, SearchModel.id) < before)
+        if since is not None:
+            query = query.where(SearchModel.ended.is_(None) | (SearchModel.ended > since))
         with self._reading() as session:
             return [model.value(SearchRow) for model in session.scalars(query)]
 

@@ -76,6 +76,8 @@ async def test_from_its_start_to_its_deletion(search, call, becomes):
     assert (await call("GET", "searches", params={"state": "running"})).json == {"searches": []}
     assert (await call("GET", "searches", params={"name": "s"})).json["searches"] == [view]
     assert (await call("GET", "searches", params={"name": "t"})).json["searches"] == []
+    assert (await call("GET", "searches", params={"since": view["ended"] - 1})).json["searches"] == [view]
+    assert (await call("GET", "searches", params={"since": view["ended"]})).json["searches"] == []
     trials = (await call("GET", f"searches/{name}/trials")).json["trials"]
     assert [(each["number"], each["params"], each["value"]) for each in trials] == [
         (number, point, point["x"]) for number, point in enumerate(POINTS)

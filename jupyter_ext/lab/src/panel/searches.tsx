@@ -5,13 +5,11 @@ import { CommandIDs, type Commands } from '../commands';
 import type { Jobs } from '../jobs';
 import { Standing } from '../search/standing';
 import { SEARCH_LOOKS, headline } from '../search/words';
-import { type ISearchView, isFinal } from '../views';
+import type { ISearchView } from '../views';
 
 const EVERY_MS = 5_000;
-const MOST = 20;
-/** Of the newest so many those are shown that ended less than so many seconds ago. */
-const ENDED = 5;
-const SHOWN_S = 3600;
+const MOST = 50;
+const SHOWN_S = 3600; // after its end
 
 export function Searches(props: { jobs: Jobs; commands: Commands; visible: boolean }): JSX.Element | null {
   const { jobs, commands, visible } = props;
@@ -23,14 +21,10 @@ export function Searches(props: { jobs: Jobs; commands: Commands; visible: boole
     let over = false;
     const ask = async (): Promise<void> => {
       try {
-        const asked = [{ state: 'running', limit: MOST }, { state: 'paused', limit: MOST }, { limit: ENDED }].map(query =>
-          jobs.api.request<{ searches: ISearchView[] }>('searches', { ...query, no_track_activity: 1 })
-        );
-        const found = (await Promise.all(asked)).flatMap(each => each.searches);
-        const since = Date.now() / 1000 - SHOWN_S;
+        const query = { since: Date.now() / 1000 - SHOWN_S, limit: MOST, no_track_activity: 1 };
+        const { searches } = await jobs.api.request<{ searches: ISearchView[] }>('searches', query);
         if (!over) {
-          const recent = found.filter(view => !isFinal(view.state) || (view.ended ?? 0) > since);
-          setShown([...new Map(recent.map(view => [view.id, view])).values()]);
+          setShown(searches);
         }
       } catch {
         // The panel shows above that the server does not answer.
