@@ -66,7 +66,8 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     again.add_argument("--name", default="", help="of the new search (default: the old name with the next number)")
     again.add_argument("--seed", type=int, metavar="N", help="another seed draws other values (default: the same)")
     _about(actions, common, "replay", _run_replay, "Decide a search again from its reports; exit code 1 if it differs.")
-    _about(actions, common, "delete", _run_delete, "Remove an ended search; its jobs stay.")
+    delete = _about(actions, common, "delete", _run_delete, "Remove an ended search; its jobs stay.")
+    delete.add_argument("--jobs", action="store_true", help="remove the jobs of its trials too")
 
 
 def _about(
@@ -164,5 +165,5 @@ def _run_replay(arguments: argparse.Namespace) -> None:
 
 def _run_delete(arguments: argparse.Namespace) -> None:
     found = _search(arguments)
-    found.delete()
+    found.delete(jobs=arguments.jobs)
     print(found.id)

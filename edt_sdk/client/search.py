@@ -307,9 +307,12 @@ class Search:
         """
         return str(self._connection.json("GET", f"searches/{self.id}/replay")["difference"])
 
-    def delete(self) -> None:
-        """Remove the search when it has ended. The jobs of its trials stay."""
-        self._connection.json("DELETE", f"searches/{self.id}")
+    def delete(self, *, jobs: bool = False) -> None:
+        """Remove the search when it has ended. The jobs of its trials stay, unless `jobs` is True.
+
+        Raises Conflict when the search, or with `jobs` one of these, has not ended.
+        """
+        self._connection.json("DELETE", f"searches/{self.id}", params={"jobs": int(jobs)})
 
     def update(
         self,

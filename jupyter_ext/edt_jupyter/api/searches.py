@@ -74,8 +74,8 @@ class _SearchHandler(EdtHandler, path="/searches/{id}", resource="edt:searches")
         self.reply(await self.service.searches.change_settings(self.user, search, patch))
 
     async def delete(self, search: str) -> None:
-        """Delete an ended search. Its jobs stay."""
-        await self.service.searches.delete(self.user, search)
+        """Delete an ended search. Its jobs stay, but for `jobs=1`."""
+        await self.service.searches.delete(self.user, search, jobs=self.flag("jobs"))
         self.set_status(204)
         self.finish()
 

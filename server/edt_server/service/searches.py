@@ -298,16 +298,18 @@ class Searches:
                         await self._service.change_settings(user, trial.job, of_jobs)
         return await self.search(user, search)
 
-    async def delete(self, user: str, search: str) -> None:
-        """Remove an ended search. Its jobs stay."""
+    async def delete(self, user: str, search: str, *, jobs: bool = False) -> None:
+        """Remove an ended search. Its jobs stay. With `jobs` they go too, for which they must have ended."""
         row = await self._mine(user, search)
         if not row.state.final:
             raise Conflict(
                 f"Search {row.name} is {row.state.value}.", hint="Stop it first, then delete it.", search=search
             )
+        store = self._service.store
+        if jobs:
+            await self._delete_jobs(user, row)
         if (run := self._runs.pop(search, None)) is not None:
             await run.end()
-        store = self._service.store
         # Nothing can resume what is held, and a run that was just stopped had no time to stop what trains. A finished
         # trial ends by itself.
         finished = await asyncio.to_thread(store.searches.trials, search, states=[TrialState.FINISHED])
@@ -321,6 +323,17 @@ class Searches:
         await self._suggestions.forget(search)
         await self._service.change(lambda change: change.tx.searches.delete_search(search))
         await asyncio.to_thread(shutil.rmtree, self._folder(search), ignore_errors=True)
+
+    async def _delete_jobs(self, user: str, row: SearchRow) -> None:
+        made = await asyncio.to_thread(lambda: self._service.store.jobs(owner=row.owner, search=row.id))
+        if living := [job.id for job in made if not job.state.final]:
+            raise Conflict(
+                f"{living[0]} of search {row.name} has not ended.", hint="Wait for it, or stop it.", search=row.id
+            )
+        for job in made:
+            # Each one is gone for good. A server that ends in between leaves the search with the others.
+            with contextlib.suppress(NotFound):
+                await self._service.delete(user, job.id)
 
     async def _accepted(self, user: str, spec: SearchSpec) -> tuple[SearchSpec, Forecast]:
         """Return a search with its defaults, and when it would begin. What could not run is refused."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from unittest.mock import AsyncMock
 from xml.etree import ElementTree
 
@@ -227,7 +229,7 @@ async def test_to_stop_all_jobs_stops_the_searches_that_would_start_more(search,
     await becomes(name, "STOPPED")
 
 
-async def test_paused_stopped_and_changed(search, call, becomes):
+async def test_paused_stopped_and_changed(edt, search, call, becomes):
     name = (await search(SLEEPER, algorithm="random", trials=4, points=[], parallel=1)).json["id"]
 
     async def trains():
@@ -253,14 +255,24 @@ async def test_paused_stopped_and_changed(search, call, becomes):
     assert (await call("POST", f"searches/{name}/resume", body=b"")).json["state"] == "RUNNING"
     late = await call("POST", f"searches/{name}/trials", body={"points": [{"x": 0.125}]})
     assert late.status == 409
-    stopped = await call("POST", f"searches/{name}/stop", body=b"")
-    assert (stopped.status, stopped.json["state"]) == (202, "STOPPED")
+    supervisor = (await edt.service.mine(job["owner"], job["id"])).supervisor.pid
+    os.kill(supervisor, signal.SIGSTOP)  # so that the job does not end at once
+    try:
+        stopped = await call("POST", f"searches/{name}/stop", body=b"")
+        assert (stopped.status, stopped.json["state"]) == (202, "STOPPED")
+        early = await call("DELETE", f"searches/{name}", params={"jobs": 1})
+        assert early.status == 409
+        assert early.json["message"].endswith("of search s has not ended.")
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
 
     async def killed():
-        return (await call("GET", f"jobs/{running['job']}")).json["state"] == "KILLED"
+        made = (await call("GET", "jobs", params={"search": name})).json["jobs"]
+        return {each["state"] for each in made} == {"KILLED"}
 
-    await until_async(killed, "the end of the trial's job")
-    assert (await call("DELETE", f"searches/{name}")).status == 204
+    await until_async(killed, "the end of its jobs")
+    assert (await call("DELETE", f"searches/{name}", params={"jobs": 1})).status == 204
+    assert (await call("GET", f"jobs/{job['id']}")).status == 404
 
 
 async def test_its_trials_share_slots_as_one_job(search, submit, call, jp_serverapp):
