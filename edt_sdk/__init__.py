@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edt_sdk.callbacks import Callback, LoggerCallback
-    from edt_sdk.client import Client, Job, Search, SearchTrial
+    from edt_sdk.client import Client, Job, Search, SearchTrial, Version
     from edt_sdk.fabric import FabricModel
     from edt_sdk.notebook.magics import load_ipython_extension, unload_ipython_extension
     from edt_sdk.schemas.errors import (
@@ -57,6 +57,7 @@ __all__ = [
     "ServerUnreachable",
     "TooLarge",
     "Unprocessable",
+    "Version",
     "WaitTimeout",
     "__version__",
     "choice",
@@ -78,6 +79,7 @@ _HOMES = {
     "LoggerCallback": "callbacks",
     "Search": "client",
     "SearchTrial": "client",
+    "Version": "client",
     "choice": "schemas.search.space",
     "integer": "schemas.search.space",
     "load_ipython_extension": "notebook.magics",

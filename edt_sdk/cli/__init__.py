@@ -30,7 +30,7 @@ GROUPS = {
     "jobs": ("submitting", "jobs", "reading", "picturing"),
     "searches": ("searching",),
     "machine": ("top", "machine"),
-    "catalogue": ("catalogue",),
+    "catalogue": ("catalogue", "versioning"),
     "administration": ("sharing", "simulating", "completing"),
 }
 

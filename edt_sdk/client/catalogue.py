@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
-from edt_sdk.client.job import Job
+from edt_sdk.client.job import Job, weights_named
 from edt_sdk.client.session import ServerSession
 from edt_sdk.display.catalogue_view import DatasetList, ModelList
 from edt_sdk.packing.data_files import data_files
@@ -31,6 +31,9 @@ from edt_sdk.schemas.catalogue import (
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import check_names, names_checked, words_of
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobView
+
+if TYPE_CHECKING:
+    from edt_sdk.client.versions import Version
 
 _DATASETS, _MODELS = "datasets", "models"
 
@@ -194,7 +197,7 @@ class CatalogueClient(ServerSession):
         seed: int = 0,
         log: str = "quiet",
         env: Mapping[str, str] | None = None,
-        warm_start: Job | str | None = None,
+        warm_start: Job | Version | str | None = None,
         job_name: str | None = None,
     ) -> Job:
         """Train a model. The model's own settings apply where an argument is not given.
@@ -212,7 +215,7 @@ class CatalogueClient(ServerSession):
             seed: as in `submit`.
             log: as in `submit`.
             env: environment variables of the job.
-            warm_start: another job of mine, or its id. The training starts with its weights.
+            warm_start: another job of mine, or a version. The training starts with its weights.
             job_name: name of the job for people, the model's name by default.
 
         Raises:
@@ -232,7 +235,7 @@ class CatalogueClient(ServerSession):
             seed=seed,
             log=log,
             env=dict(env or {}),
-            warm_start=warm_start.id if isinstance(warm_start, Job) else warm_start or "",
+            warm_start=weights_named(warm_start or ""),
         ).check()
         answer = self._connection.json("POST", f"{_at(_MODELS, name)}/train", body=wanted)
         return Job(self._connection, msgspec.convert(answer, JobView))

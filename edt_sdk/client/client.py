@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 import msgspec
 
 from edt_sdk.client.catalogue import CatalogueClient
-from edt_sdk.client.job import Job, is_id
+from edt_sdk.client.job import Job, is_id, weights_named
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.search import Search, SearchList, fetch_search, fetch_searches
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
+from edt_sdk.client.versions import Version, VersionClient
 from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.display.cluster_view import Cluster
@@ -108,7 +109,7 @@ class SubmitOptions(TypedDict, total=False):
     seed: int
     log: str
     threads_per_slot: int | None
-    warm_start: Job | str | None
+    warm_start: Job | Version | str | None
     framework: str
     command: Sequence[str] | str
     torchrun: Sequence[str] | str
@@ -149,7 +150,7 @@ _OF_SEARCH = ("source", "metric", "space", *SearchOptions.__annotations__)
 
 
 @names_checked
-class Client(CatalogueClient, PlanClient):
+class Client(CatalogueClient, VersionClient, PlanClient):
     """A connection to a server.
 
     Args:
@@ -181,7 +182,7 @@ class Client(CatalogueClient, PlanClient):
         seed: int = 0,
         log: str = "quiet",
         threads_per_slot: int | None = None,
-        warm_start: Job | str | None = None,
+        warm_start: Job | Version | str | None = None,
         framework: str = Framework.EDT,
         command: Sequence[str] | str = (),
         torchrun: Sequence[str] | str = (),
@@ -217,7 +218,7 @@ class Client(CatalogueClient, PlanClient):
                 micro-batch, as WMLA does. What the script prints is in the log in any case.
             threads_per_slot: threads of a worker, None for the server's cores ÷ slots.
             warm_start: another job of mine, or its id: the model starts with its final weights, else with those of its
-                newest epoch. Optimizer and schedule are the script's own.
+                newest epoch. Or a version, such as "digits@champion". Optimizer and schedule are the script's own.
             framework: what runs the script. "edtPyTorch" is our elastic engine. "PyTorch" runs the script as it is in
                 one process with all slots. "distPyTorch" runs the script once for each slot, for torch.distributed.
                 "torchrun" runs a PyTorch Elastic script. The middle two get `max_workers` slots at once, and keep that
@@ -242,7 +243,7 @@ class Client(CatalogueClient, PlanClient):
             PackageError: no such source, no such main script, or a file that cannot be packed.
             TooLarge: the package is over the server's limit.
             InvalidRequest, Unprocessable: an argument cannot be used, or `warm_start` has written no weights yet.
-            NotFound, NotAllowed: no such `warm_start` job or `dataset`, or the job belongs to another user.
+            NotFound, NotAllowed: no such `warm_start` job or version, or `dataset`, or the job is another user's.
         """
         given: Mapping[str, Any] = locals()
         spec, collected = self._specified(source, **{name: given[name] for name in SubmitOptions.__annotations__})
@@ -341,7 +342,7 @@ class Client(CatalogueClient, PlanClient):
             "args": start.args,
             **start.fields,
             "env": dict(said.pop("env", None) or {}),
-            "warm_start": _job_id(said.pop("warm_start", None)),
+            "warm_start": weights_named(said.pop("warm_start", None) or ""),
             "tags": tags_of(said.pop("tags", ())),
             # The path has no meaning on another machine. The server then takes its configured interpreter.
             "python": python or (sys.executable if self.server.local else None),
@@ -611,16 +612,3 @@ class Client(CatalogueClient, PlanClient):
 
     def _id(self, job: Job | str) -> str:
         return job.id if isinstance(job, Job) else self.job(job).id
-
-
-def _job_id(job: Job | str | None) -> str:
-    if job is None:
-        return ""
-    name = job.id if isinstance(job, Job) else job
-    if not isinstance(name, str) or not is_id(name):
-        raise InvalidRequest(
-            f"warm_start is a job or the id of one, not {job!r}.",
-            hint="client.jobs() lists them.",
-            field="warm_start",
-        )
-    return name

@@ -34,6 +34,7 @@ from edt_sdk.schemas.errors import EdtError, InvalidRequest, NotFound, ServerUnr
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.fields import did_you_mean, names_checked, words_of
 from edt_sdk.schemas.job import CLONEABLE, JobPatch, JobResume, JobState, JobView, Reason, convert_change, tags_of
+from edt_sdk.schemas.serving.versions import is_version
 from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 from edt_sdk.waiting.waiting import fetch, in_thread, raise_unless_finished, wait_for
@@ -41,6 +42,7 @@ from edt_sdk.waiting.waiting import fetch, in_thread, raise_unless_finished, wai
 if TYPE_CHECKING:
     import torch
 
+    from edt_sdk.client.versions import Version
     from edt_sdk.monitor import Monitor
 
 MIME = card.MIME
@@ -57,6 +59,18 @@ def looks_like_id(text: str) -> bool:
 def is_id(text: str) -> bool:
     """Return whether the text can be an id: a part of a URL's path, where `..` or a slash leads to another route."""
     return bool(text) and PurePath(text).name == text
+
+
+def weights_named(source: Job | Version | str) -> str:
+    """Return what names the weights of a job or of a version in a submission, "" for none."""
+    name = source if isinstance(source, str) else getattr(source, "id", None)
+    if name == "" or (isinstance(name, str) and (is_id(name) or is_version(name))):
+        return name
+    raise InvalidRequest(
+        f"warm_start is a job, a version, or what it is called, not {source!r}.",
+        hint="client.jobs() and client.versions() list them.",
+        field="warm_start",
+    )
 
 
 @names_checked
@@ -432,7 +446,7 @@ class Job:
         mode: str | None = None,
         seed: int | None = None,
         log: str | None = None,
-        warm_start: Job | str | None = None,
+        warm_start: Job | Version | str | None = None,
         dataset: str | None = None,
         notes: str | None = None,
         tags: Sequence[str] | str | None = None,
@@ -446,11 +460,11 @@ class Job:
         none.
 
         Raises:
-            NotFound: this job was deleted, or there is no such data set or `warm_start` job.
+            NotFound: this job was deleted, or there is no such data set, or job or version of `warm_start`.
             PackageError: `main` is not in the package.
             InvalidRequest, Unprocessable: a value cannot be used.
         """
-        warm_start = warm_start.id if isinstance(warm_start, Job) else warm_start
+        warm_start = None if warm_start is None else weights_named(warm_start)
         tags = None if tags is None else tags_of(tags)
         args = None if args is None else words_of(args)
         env = None if env is None else dict(env)

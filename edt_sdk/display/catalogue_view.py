@@ -1,13 +1,19 @@
-"""Display data sets and models as lists: a table in a notebook, lines elsewhere."""
+"""Display data sets, models and their versions: a table in a notebook, lines elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from edt_sdk.formatting.number_words import stamp
 from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.packing.table import human_bytes
 from edt_sdk.schemas.catalogue import Dataset, Model
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.serving.versions import ModelVersion
 
 DATASET_HEAD = ("NAME", "TYPE", "KEPT", "FILES", "SIZE", "JOBS", "WHERE")
 MODEL_HEAD = ("NAME", "KIND", "FRAMEWORK", "MAIN", "DATA SET", "WORKERS", "TRAININGS")
+VERSION_HEAD = ("VERSION", "ALIASES", "METRICS", "JOB", "EPOCH", "CREATED", "SIZE", "DESCRIPTION")
 _NO_DATASETS = "No data sets yet: client.add_dataset(name, folder) adds one."
 _NO_MODELS = "No models yet: client.add_model(name, folder) adds one."
 
@@ -29,6 +35,49 @@ def model_cells(item: Model) -> tuple[str, ...]:
     """Return the columns of a model or template."""
     workers, trainings = (str(item.max_workers), str(item.trainings)) if item.kind == "model" else ("", "")
     return (item.name, item.kind, item.framework, item.main, item.dataset or "-", workers, trainings)
+
+
+def version_cells(item: ModelVersion) -> tuple[str, ...]:
+    """Return the columns of a version."""
+    return (
+        item.id,
+        ", ".join(item.aliases),
+        metric_words(item.metrics),
+        item.job_name,
+        "final" if item.epoch is None else str(item.epoch),
+        stamp(item.created),
+        human_bytes(item.size),
+        item.trouble or item.description,
+    )
+
+
+def lineage_rows(item: ModelVersion) -> list[tuple[str, str]]:
+    """Return what a version came from, a row each, without what is not known or empty."""
+    rows = [
+        ("aliases", ", ".join(item.aliases)),
+        ("description", item.description),
+        ("tags", ", ".join(item.tags)),
+        ("metrics", metric_words(item.metrics)),
+        ("job", f"{item.job_name} ({item.job})"),
+        ("search", item.search),
+        ("epoch", "" if item.epoch is None else str(item.epoch)),
+        ("script", " ".join((item.main, *item.args))),
+        ("data set", item.dataset),
+        ("seed", str(item.seed)),
+        ("mode", item.mode if item.framework == Framework.EDT else item.framework),
+        ("shards", "" if item.shards is None else str(item.shards)),
+        ("threads", str(item.threads_per_slot)),
+        ("software", ", ".join(f"{name} {number}" for name, number in item.software.items())),
+        ("weights", f"{human_bytes(item.size)}, SHA-256 {item.sha256}"),
+        ("code", f"SHA-256 {item.code_sha256}"),
+        ("trouble", item.trouble),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def metric_words(metrics: Mapping[str, float | None]) -> str:
+    """Return metrics such as "test_loss 0.1234"; "" for none."""
+    return ", ".join(f"{name} {'NaN' if value is None else f'{value:.4g}'}" for name, value in metrics.items())
 
 
 class DatasetList(list[Dataset]):

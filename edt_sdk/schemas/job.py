@@ -188,7 +188,8 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
             as WMLA does. What the script prints is always there.
         threads_per_slot: threads of a worker (default: the server's cores ÷ slots). They are part of the bits.
         python: path of the Python to run the job in (default: this Python, or the server's own).
-        warm_start: id of another job, whose final weights (else its newest epoch's) this model starts with.
+        warm_start: id of another job, whose final weights (else its newest epoch's) this model starts with, or a
+            version such as digits@champion.
         python_version: "major.minor" the submitter's code was written or pickled for, null when it does not matter.
         framework: what runs the script. edtPyTorch is the elastic engine; PyTorch starts the script as it is;
             distPyTorch starts it once for each slot, with RANK and WORLD_SIZE; torchrun starts a PyTorch Elastic
@@ -496,7 +497,7 @@ class JobView(JobSettings, frozen=True, kw_only=True):
         reason: why it does not hold what it asked for.
         message: one sentence about the state, empty when the state needs none.
         result_dir: where its results lie on the server's machine.
-        warm_start: id of the job that trained the weights its model started with. Empty for the script's own.
+        warm_start: id of the job or name of the version with whose weights it started. Empty for the script's own.
         framework: what runs its script.
         dataset: name of the registered data set that it reads. Empty for none.
         model: name of the model of the catalogue that it trains. Empty for none.

@@ -41,6 +41,7 @@ BEFORE: dict[str, dict[int, str]] = {
         3: 'while job.refresh().state != "SUSPENDED": time.sleep(0.1)',
     },
     "guide/validate.md": {0: TRAINED},
+    "guide/versions.md": {0: TRAINED},
     "guide/failures.md": {0: TRAINED},
     "guide/catalogue.md": {0: CLIENT},
     "guide/your-script.md": {},

@@ -26,6 +26,7 @@ SDK = [
     "ServerUnreachable",
     "TooLarge",
     "Unprocessable",
+    "Version",
     "WaitTimeout",
     "__version__",
     "choice",

@@ -11,7 +11,7 @@ import edt_sdk
 SURFACE = [
     "Callback", "ChangedMeanwhile", "Client", "Conflict", "EdtError", "FabricModel", "InvalidRequest", "Job",
     "JobFailed", "JobState", "JobView", "LoggerCallback", "NotAllowed", "NotBuiltYet", "NotFound",
-    "PackageError", "Search", "SearchTrial", "ServerUnreachable", "TooLarge", "Unprocessable", "WaitTimeout",
+    "PackageError", "Search", "SearchTrial", "ServerUnreachable", "TooLarge", "Unprocessable", "Version", "WaitTimeout",
     "__version__", "choice", "integer", "load_ipython_extension", "log",
     "params", "uniform", "unload_ipython_extension",
 ]  # fmt: skip

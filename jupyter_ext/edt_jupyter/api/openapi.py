@@ -21,6 +21,7 @@ from edt_sdk.schemas import (
     wmla,
 )
 from edt_sdk.schemas.search import spec, views
+from edt_sdk.schemas.serving import versions
 from edt_server.outputs import logs
 
 _STRUCTS: tuple[type[msgspec.Struct], ...] = (
@@ -31,6 +32,7 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(validation.NewValidation, validation.Validated, validation.ClassScores),
     *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.ModelTraining),
     *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
+    *(versions.NewVersion, versions.VersionPatch, versions.ModelVersion, versions.VersionComparison),
     *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, spec.OnceMore, views.SearchView, views.RungView),
     *(views.TrialView, views.TrialReport, views.Decision, views.SearchPreview),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),

@@ -15,12 +15,16 @@ from edt_sdk.schemas.catalogue import DEFAULT_FRAMEWORK, Dataset, DatasetType, M
 from edt_server.store import CatalogueRow, Use
 
 DATASET, MODEL, TEMPLATE, WEIGHTS, ALGORITHM = "dataset", "model", "template", "weights", "algorithm"
+# A version of a model, and what all versions of a name have in common.
+VERSION, VERSIONS = "version", "versions"
 CALLED = {
     DATASET: "data set",
     MODEL: "model",
     TEMPLATE: "template",
     WEIGHTS: "file of weights",
     ALGORITHM: "search algorithm",
+    VERSION: "version",
+    VERSIONS: "name of versions",
 }
 COPY, REFERENCE = "copy", "reference"
 

@@ -54,6 +54,14 @@ def weights_of(paths: JobPaths) -> Path:
     return newest
 
 
+def final_weights(paths: JobPaths) -> list[Path]:
+    """Return the final weights of each training that a job has finished, in order. Blocks."""
+    found: list[Path] = []
+    while is_regular(paths.final(len(found))):
+        found.append(paths.final(len(found)))
+    return found
+
+
 def warm_start(paths: JobPaths, spec: JobSpec) -> str:
     """Return where the job has the weights it starts with, "" for those of its script."""
     own = spec.registered is not None and spec.registered.weights

@@ -6,13 +6,15 @@ name for the same bytes where the file system can do that.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import tarfile
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -70,14 +72,28 @@ class Stored:
 
     def files(self) -> tuple[PackedFile, ...]:
         """Return the files of the package, relative to the code folder and sorted. Sizes in bytes. Blocks."""
+        return tuple(PackedFile(name=name, size=size) for name, (size, _) in sorted(self._members().items()))
+
+    def sha256(self) -> str:
+        """Return the SHA-256 of the names and the contents of its files, however they were packed. Blocks."""
+        found = sorted((name, content) for name, (_, content) in self._members(digest=True).items())
+        return hashlib.sha256(msgspec.json.encode(found)).hexdigest()
+
+    def _members(self, *, digest: bool = False) -> dict[str, tuple[int, str]]:
+        """Return size, and with `digest` the SHA-256, of each file by its name relative to the code folder."""
         top = f"{self.spec.code_dir}/" if self.spec.code_dir else ""
+        found: dict[str, tuple[int, str]] = {}
         try:
             with tarfile.open(self.package) as archive:
-                found = {
-                    os.path.normpath(member.name).removeprefix(top): member.size
-                    for member in archive
-                    if not member.isdir()
-                }
+                for member in archive:
+                    if member.isdir():
+                        continue
+                    # What a link leads to stands for its content.
+                    sha, content = member.linkname, archive.extractfile(member) if digest and member.isfile() else None
+                    if content is not None:
+                        sha = hashlib.file_digest(cast(io.BufferedReader, content), "sha256").hexdigest()
+                    found[os.path.normpath(member.name).removeprefix(top)] = member.size, sha
+                return found
         except FileNotFoundError:
             raise gone(self.job) from None
         except (tarfile.TarError, EOFError, OSError) as wrong:
@@ -86,7 +102,6 @@ class Stored:
                 hint="Choose its folder instead.",
                 field="source",
             ) from None
-        return tuple(PackedFile(name=name, size=size) for name, size in sorted(found.items()))
 
 
 def gone(job: str) -> NotFound:

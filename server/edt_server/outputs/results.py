@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,11 +95,21 @@ def plan(paths: JobPaths, part: str = "all", *, streams: bool = True) -> ResultZ
             job=paths.job_id,
             part=part,
         )
+    return _zip(f"dlpd-model-{paths.job_id}-result.zip", members)
+
+
+def zip_of(name: str, files: Mapping[str, Path], within: Path) -> ResultZip:
+    """Plan a zip of these files by their names in it. They lie in the folder `within`. Blocks."""
+    sizes = {path: stat_regular(path, within=within).st_size for path in files.values()}
+    return _zip(name, [ArchiveMember(called, path, within, sizes[path]) for called, path in files.items()])
+
+
+def _zip(name: str, members: Iterable[ArchiveMember]) -> ResultZip:
     # WMLA's clients read the size from a header, so it is needed before the first byte (docs/decisions/008).
     stream = ZipStream(sized=True)
     for member in members:
         stream.add(_read(member), member.name, size=member.size)
-    return ResultZip(f"dlpd-model-{paths.job_id}-result.zip", len(stream), iter(stream))
+    return ResultZip(name, len(stream), iter(stream))
 
 
 def checkpoints(paths: JobPaths) -> list[Checkpoint]:

@@ -28,6 +28,7 @@ from edt_sdk.schemas.forecast import Forecast, WhatIf
 from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.serving.versions import VersionReference, is_version
 from edt_sdk.schemas.wire.control import ACCOUNT
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.catalogue import Catalogue
@@ -50,6 +51,7 @@ from edt_server.service.quotas import Quotas, check_waiting
 from edt_server.service.searches import Searches
 from edt_server.service.sharing import Sharing
 from edt_server.service.validations import Validations
+from edt_server.service.versions import Versions
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreError
 from edt_server.suggestions import Suggestions
@@ -99,6 +101,7 @@ class Service:
         self._events = LatestEvents(self._ledger.store, lambda: self._ledger.seq)
         self.catalogue = Catalogue(self)
         self.validations = Validations(self)
+        self.versions = Versions(self)
         private = (self.settings.data_dir, self.settings.runtime_dir)
         self.searches = Searches(self, Suggestions(self.settings.job_environ, self.settings.isolation, private))
         self.pictures = Picturing(self, self._events)
@@ -366,7 +369,11 @@ class Service:
         interpreter = await self._interpreters.choose(spec)
         threads = spec.threads_per_slot or self.threads_per_slot
         spec = await self.catalogue.datasets.registered(user, spec, training)
-        if spec.warm_start and weights is None:
+        if weights is None and is_version(spec.warm_start):
+            weights, version = await self.versions.weights(user, VersionReference.of(spec.warm_start))
+            # An alias may mean another version by the time that somebody asks.
+            spec = msgspec.structs.replace(spec, warm_start=version)
+        elif spec.warm_start and weights is None:
             former = await self.mine(user, spec.warm_start)
             weights = await asyncio.to_thread(job_files.weights_of, self.paths(former))
         living = tuple(self._living)

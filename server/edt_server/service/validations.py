@@ -18,9 +18,9 @@ from edt_sdk.schemas.job import JobSpec, JobView
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.validation import NewValidation, Validated, Validates, named_metrics
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.regular import is_regular, open_regular
+from edt_sdk.schemas.wire.regular import open_regular
 from edt_sdk.schemas.wmla import WmlaRequest
-from edt_server.files import weights_of
+from edt_server.files import job_files, weights_of
 from edt_server.jobs import Stored
 from edt_server.service.views import validated
 from edt_server.store import JobRow
@@ -135,11 +135,8 @@ def _check_trained_here(row: JobRow) -> None:
 
 def _weights(paths: JobPaths, row: JobRow) -> tuple[Path, int]:
     """Return the final weights of the job's last finished training and its number from 1, else the newest epoch's."""
-    calls = 0
-    while is_regular(paths.final(calls)):
-        calls += 1
-    if calls:
-        return paths.final(calls - 1), calls
+    if finals := job_files.final_weights(paths):
+        return finals[-1], len(finals)
     try:
         return weights_of(paths), 1
     except Unprocessable:

@@ -1,0 +1,447 @@
+"""Versions of models: copies of the weights and the code of a training, under a name and a number.
+
+Each is an entry of the catalogue, `digits/3`, and needs its job no more. A second entry, `digits`, keeps the last
+number that was given and the aliases. It stays when versions are deleted, so that no number is used twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.job import JobSpec, JobView
+from edt_sdk.schemas.serving.versions import (
+    NEWEST,
+    ModelVersion,
+    NewVersion,
+    VersionComparison,
+    VersionPatch,
+    VersionReference,
+    check_alias,
+)
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import is_regular, open_regular
+from edt_server.catalogue.places import Places
+from edt_server.catalogue.records import VERSION, VERSIONS
+from edt_server.catalogue.shelf import Shelf
+from edt_server.files import job_files
+from edt_server.jobs import Stored
+from edt_server.ledger import Change
+from edt_server.outputs import metrics, results
+from edt_server.service import written_metrics
+from edt_server.store import CatalogueRow, JobRow
+
+if TYPE_CHECKING:
+    from edt_server.service.service import Service
+
+_PIECE = 1 << 20
+_LONGEST_HEADER = 4096  # bytes of the line that begins a payload
+
+
+class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A version in the store.
+
+    Attributes:
+        training: which `train()` call of the job, from 0.
+        spec: the settings of the job, with which it can be trained again.
+        config: the values of a trial, None for none.
+        start: name of the file with the weights or the state that the training began with, "" for none.
+    """
+
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    job: str = ""
+    job_name: str = ""
+    search: str = ""
+    epoch: int | None = None
+    training: int = 0
+    sha256: str = ""
+    code_sha256: str = ""
+    size: int = 0
+    metrics: dict[str, float | None] = {}
+    threads_per_slot: int = 1
+    shards: int | None = None
+    software: dict[str, str] = {}
+    spec: JobSpec
+    config: dict[str, Any] | None = None
+    start: str = ""
+
+
+class VersionsRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the versions of a name have in common, in the store: the last number, and a number for each alias."""
+
+    last: int = 0
+    aliases: dict[str, int] = {}
+
+
+class Versions:
+    """The verbs of a service for versions. A version is named as `VersionReference` describes."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._shelf = Shelf(service, VERSION)
+        self._names = Shelf(service, VERSIONS)
+
+    async def register(self, user: str, new: NewVersion) -> tuple[ModelVersion, bool]:
+        """Make a version of a job's weights, and return it with True.
+
+        Where the name has one with the same weights and code, that one is returned with False, with the new alias.
+
+        Raises NotFound for an unknown job or an epoch without weights, Conflict when there are no final weights yet.
+        """
+        new.check()
+        row = await self._service.mine(user, new.job)
+        stored = await self._service.stored(user, new.job)
+        paths = self._service.paths(row)
+        weights, training = await asyncio.to_thread(_weights, paths, row, new.epoch)
+        shas = await asyncio.to_thread(lambda: (self._sha(weights), stored.sha256()))
+        number = await self._known(user, new.name, shas)
+        made = number is None
+        if number is None:
+            number = await self._change_name(user, new.name, _next)
+
+            def fill(places: Places) -> VersionRecord:
+                described = _described(row, stored, paths, training, new.epoch)
+                return self._filled(places, weights, stored, described, new)
+
+            await self._shelf.add(user, f"{new.name}/{number}", fill)
+        if new.alias:
+            await self._change_name(user, new.name, _aliased(new.alias, number))
+        return await self.version(user, VersionReference(new.name, number)), made
+
+    async def versions(self, user: str, name: str | None = None) -> list[ModelVersion]:
+        """Return the versions of a name, or of all, by name and the newest first."""
+        names = await self._by_name(user)
+        rows = [row for row in await self._shelf.rows(user) if name is None or _parts(row)[0] == name]
+        rows.sort(key=lambda row: (_parts(row)[0], -_parts(row)[1]))
+        return await asyncio.to_thread(lambda: [self._shown(row, names) for row in rows])
+
+    async def version(self, user: str, wanted: VersionReference) -> ModelVersion:
+        """Return a version. NotFound when there is none."""
+        row = await self._row(user, wanted)
+        names = await self._by_name(user)
+        return await asyncio.to_thread(self._shown, row, names)
+
+    async def change(self, user: str, wanted: VersionReference, patch: VersionPatch) -> ModelVersion:
+        """Change what people say about a version."""
+        patch.check()
+        row = await self._row(user, wanted)
+
+        def work(change: Change) -> None:
+            there = change.tx.entry(row.id) or row
+            record = msgspec.structs.replace(_record(there), **patch.changes())
+            change.tx.update_entry(row.id, msgspec.to_builtins(record), change.now)
+
+        await self._service.change(work)
+        return await self.version(user, wanted)
+
+    async def set_alias(self, user: str, wanted: VersionReference, alias: str) -> ModelVersion:
+        """Let an alias mean this version from now on, and no other one."""
+        check_alias(alias)
+        name, number = _parts(await self._row(user, wanted))
+        await self._change_name(user, name, _aliased(alias, number))
+        return await self.version(user, VersionReference(name, number))
+
+    async def remove_alias(self, user: str, wanted: VersionReference, alias: str) -> ModelVersion:
+        """Take an alias away from a version. NotFound when the version is not called that."""
+        shown = await self.version(user, wanted)
+        if alias not in shown.aliases:
+            called = f"It is called {', '.join(shown.aliases)}." if shown.aliases else "It has no alias."
+            raise NotFound(f"{shown.id} is not called {alias!r}.", hint=called, field="alias")
+        await self._change_name(user, shown.name, _aliased(alias, None))
+        return await self.version(user, VersionReference(shown.name, shown.number))
+
+    async def delete(self, user: str, wanted: VersionReference) -> None:
+        """Remove a version with its files. Conflict when an alias means it."""
+        row = await self._row(user, wanted)
+        name, number = _parts(row)
+        line = (await self._by_name(user))[name]
+
+        def check(change: Change) -> None:
+            called = _called(_names_record(change.tx.entry(line.id) or line), number)
+            if called:
+                raise Conflict(
+                    f"{row.name} is {' and '.join(f'{name}@{alias}' for alias in called)}.",
+                    hint="Let another version have that alias first, or remove the alias.",
+                    field="alias",
+                )
+
+        await self._shelf.remove(row, check)
+
+    async def archive(self, user: str, wanted: VersionReference) -> results.ResultZip:
+        """Return the weights (`weights.pth`) and the code (`code.tar.gz`) as a zip. Conflict when they have changed."""
+        row = await self._checked(user, wanted)
+        places = self._shelf.places(row)
+        files = {"weights.pth": places.weights, "code.tar.gz": places.code}
+        return await asyncio.to_thread(results.zip_of, f"{row.name.replace('/', '-')}.zip", files, places.folder)
+
+    async def weights(self, user: str, wanted: VersionReference) -> tuple[Path, str]:
+        """Return the file of its weights, and its name with its number. Conflict when the file has changed."""
+        row = await self._checked(user, wanted)
+        return self._shelf.places(row).weights, row.name
+
+    async def reproduce(self, user: str, wanted: VersionReference) -> JobView:
+        """Train a version again: the same code, settings and beginning, as a new job."""
+        row = await self._checked(user, wanted)
+        record, places = _record(row), self._shelf.places(row)
+        start = places.folder / record.start if record.start else None
+        stored = Stored(record.job, record.spec, places.code, start, record.config)
+        spec = stored.changed({"name": f"{row.name} again", "threads_per_slot": record.threads_per_slot})
+        return await self._service.submit(
+            user, spec, stored.package, training=stored.training, weights=start, config=stored.config
+        )
+
+    async def compare(self, user: str, wanted: VersionReference, job: str) -> VersionComparison:
+        """Return whether a job has trained the same weights, and what differs between the trainings."""
+        row = await self._row(user, wanted)
+        record = _record(row)
+        other = await self._service.mine(user, job)
+        stored, paths = await self._service.stored(user, job), self._service.paths(other)
+
+        def compared() -> VersionComparison:
+            weights, training = _weights(paths, other, record.epoch, record.training)
+            described = _described(other, stored, paths, training, record.epoch)
+            differ = [what for what, of in _DECISIVE.items() if of(record) != of(described)]
+            sha = self._sha(weights)
+            return VersionComparison(equal=sha == record.sha256, sha256=sha, differences=tuple(differ))
+
+        return await asyncio.to_thread(compared)
+
+    # --- rows and files -----------------------------------------------------------------------------------------------
+
+    async def _by_name(self, user: str) -> dict[str, CatalogueRow]:
+        return {row.name: row for row in await self._names.rows(user)}
+
+    async def _row(self, user: str, wanted: VersionReference) -> CatalogueRow:
+        rows = {_parts(row)[1]: row for row in await self._shelf.rows(user) if _parts(row)[0] == wanted.name}
+        if not rows:
+            names = sorted({_parts(row)[0] for row in await self._shelf.rows(user)})
+            hint = (
+                f"You have versions of {', '.join(names[:10])}." if names else "client.register() makes the first one."
+            )
+            raise NotFound(f"There is no version of {wanted.name!r}.", hint=hint, field="name")
+        number = max(rows)
+        if wanted.number is not None:
+            number = wanted.number
+        elif wanted.alias not in ("", NEWEST):
+            aliases = _names_record((await self._by_name(user))[wanted.name]).aliases
+            if wanted.alias not in aliases:
+                hint = f"There are {', '.join(sorted(aliases))}." if aliases else "It has no alias yet."
+                raise NotFound(f"{wanted.name} has no alias {wanted.alias!r}.", hint=hint, field="alias")
+            number = aliases[wanted.alias]
+        if number not in rows:
+            known = ", ".join(map(str, sorted(rows)))
+            raise NotFound(f"There is no {wanted.name}/{number}.", hint=f"There are {known}.", field="number")
+        return rows[number]
+
+    async def _checked(self, user: str, wanted: VersionReference) -> CatalogueRow:
+        """Return the row of a version whose weights are what they were."""
+        row = await self._row(user, wanted)
+        record, places = _record(row), self._shelf.places(row)
+
+        def sha() -> str:
+            return self._sha(places.weights) if is_regular(places.weights) else "gone"
+
+        if (found := await asyncio.to_thread(sha)) != record.sha256:
+            raise Conflict(
+                f"The weights of {row.name} are not what was registered: {found[:16]} in place of "
+                f"{record.sha256[:16]}, by SHA-256.",
+                hint="Register the job again, or restore the file from a backup.",
+            )
+        return row
+
+    async def _known(self, user: str, name: str, shas: tuple[str, str]) -> int | None:
+        for row in await self._shelf.rows(user):
+            record = _record(row)
+            if _parts(row)[0] == name and (record.sha256, record.code_sha256) == shas:
+                return _parts(row)[1]
+        return None
+
+    async def _change_name(self, user: str, name: str, change_of: Callable[[VersionsRecord], VersionsRecord]) -> int:
+        """Change what the versions of a name have in common, and return the last number."""
+        if name not in await self._by_name(user):
+            with contextlib.suppress(Conflict):  # another request has added it
+                await self._names.add(user, name, lambda _: VersionsRecord())
+        row = (await self._by_name(user))[name]
+
+        def work(change: Change) -> int:
+            # Read again in the transaction, so that no number is given twice.
+            record = change_of(_names_record(change.tx.entry(row.id) or row))
+            change.tx.update_entry(row.id, msgspec.to_builtins(record), change.now)
+            return record.last
+
+        return await self._service.change(work)
+
+    def _filled(
+        self, places: Places, weights: Path, stored: Stored, described: VersionRecord, new: NewVersion
+    ) -> VersionRecord:
+        """Copy the files of a version to their places, and return its whole record. Blocks."""
+        places.weights.parent.mkdir()
+        sha = self._copied(weights, places.weights)
+        self._copied(stored.package, places.code)
+        start = ""
+        if stored.kept is not None:
+            start = f"start{stored.kept.suffix}"
+            self._copied(stored.kept, places.folder / start)
+        return msgspec.structs.replace(
+            described,
+            description=new.description,
+            tags=new.tags,
+            sha256=sha,
+            size=places.weights.stat().st_size,
+            start=start,
+        )
+
+    def _copied(self, source: Path, target: Path) -> str:
+        """Copy a file and return its SHA-256."""
+        # No link to the same bytes: the job's script may still write into its file.
+        with job_files.open_source(source, self._service.settings.data_dir) as file, target.open("xb") as copy:
+            shutil.copyfileobj(file, copy, _PIECE)
+        return self._sha(target)
+
+    def _sha(self, file: Path) -> str:
+        with job_files.open_source(file, self._service.settings.data_dir) as content:
+            return hashlib.file_digest(cast(io.BufferedReader, content), "sha256").hexdigest()
+
+    def _shown(self, row: CatalogueRow, names: dict[str, CatalogueRow]) -> ModelVersion:
+        name, number = _parts(row)
+        record, weights = _record(row), self._shelf.places(row).weights
+        there = weights.stat().st_size if is_regular(weights) else None
+        trouble = "" if there == record.size else "Its weights are not on disk as they were registered."
+        spec, same = record.spec, set(VersionRecord.__struct_fields__) & set(ModelVersion.__struct_fields__)
+        return ModelVersion(
+            name=name,
+            number=number,
+            owner=row.owner,
+            aliases=_called(_names_record(names[name]), number) if name in names else (),
+            created=row.created,
+            framework=spec.framework,
+            main=spec.main,
+            args=spec.args,
+            dataset=spec.dataset,
+            seed=spec.seed,
+            mode=spec.mode,
+            trouble=trouble,
+            **{field: getattr(record, field) for field in same},
+        )
+
+
+# What the bits of a training depend on, as far as it is known.
+_DECISIVE: dict[str, Callable[[VersionRecord], object]] = {
+    "the code": lambda record: record.code_sha256,
+    "the arguments": lambda record: record.spec.args,
+    "the values of the trial": lambda record: record.config,
+    "the environment variables": lambda record: record.spec.env,
+    "the data set": lambda record: (record.spec.dataset, record.spec.data_path),
+    "the seed": lambda record: record.spec.seed,
+    "the mode": lambda record: record.spec.mode,
+    "the number of shards": lambda record: record.shards,
+    "the number of threads": lambda record: record.threads_per_slot,
+    "the versions of Python and torch": lambda record: record.software,
+}
+
+
+def _described(row: JobRow, stored: Stored, paths: JobPaths, training: int, epoch: int | None) -> VersionRecord:
+    """Return what a version of a job's weights says of their origin, without what its files say. Blocks."""
+    return VersionRecord(
+        job=row.id,
+        job_name=row.spec.name,
+        search=row.spec.search,
+        epoch=epoch,
+        training=training,
+        code_sha256=stored.sha256(),
+        metrics=_metrics(paths, training, epoch),
+        threads_per_slot=row.threads_per_slot,
+        shards=row.shards,
+        software=_software(paths.payload(training)),
+        spec=stored.spec,
+        config=stored.config,
+    )
+
+
+def _weights(paths: JobPaths, row: JobRow, epoch: int | None, training: int | None = None) -> tuple[Path, int]:
+    """Return the file with a job's weights, and which `train()` call made them, from 0. Blocks.
+
+    With an `epoch` those after it, else the final ones of that `training`, by default of the last one.
+    """
+    finals = job_files.final_weights(paths)
+    if epoch is not None:
+        file = paths.train_dir / f"model_epoch_{epoch}.pth"
+        if not is_regular(file, within=paths.result_dir):
+            known = [each.epoch for each in results.checkpoints(paths) if each.epoch and each.kind == "weights"]
+            hint = f"There are those after {', '.join(map(str, known))}." if known else "It keeps none of epochs."
+            raise NotFound(f"Job {row.id} has no weights after epoch {epoch}.", hint=hint, field="epoch", job=row.id)
+        return file, max(0, len(finals) - row.state.final) if training is None else training
+    call = len(finals) - 1 if training is None else training
+    if 0 <= call < len(finals):
+        return finals[call], call
+    whole = paths.train_dir / "model_epoch_final.pth"  # of a script that trains by itself
+    if row.state.final and is_regular(whole, within=paths.result_dir):
+        return whole, 0
+    raise Conflict(
+        f"Job {row.id} is {row.state.value} and has no final weights{'' if row.state.final else ' yet'}.",
+        hint="Wait for its end, or name an epoch, whose weights it has kept.",
+        job=row.id,
+    )
+
+
+def _metrics(paths: JobPaths, training: int, epoch: int | None) -> dict[str, float | None]:
+    """Return the metrics of the last validation up to an epoch, from 1, or of the whole training."""
+    tests = metrics.MetricsReader(paths).read_all(final=True).of_kind("test")
+    mine = [test for test in tests if test["training"] == training and (epoch is None or test["epoch"] < epoch)]
+    if mine:
+        last = mine[-1]
+        named = {"test_loss": last.get("loss"), "test_accuracy": last.get("accuracy"), **last.get("metrics", {})}
+        return {name: value for name, value in named.items() if value is not None}
+    written = [entry for entry in written_metrics.read(paths) if epoch is None or entry.step <= epoch]
+    return written[-1].metrics if written else {}
+
+
+def _software(payload: Path) -> dict[str, str]:
+    """Return the versions that the first line of a payload names, nothing where there is none."""
+    try:
+        with open_regular(payload) as file:
+            header = msgspec.json.decode(file.readline(_LONGEST_HEADER), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {name: str(header[name]) for name in ("python", "torch") if name in header}
+
+
+def _record(row: CatalogueRow) -> VersionRecord:
+    return msgspec.convert(row.data, VersionRecord)
+
+
+def _names_record(row: CatalogueRow) -> VersionsRecord:
+    return msgspec.convert(row.data, VersionsRecord)
+
+
+def _parts(row: CatalogueRow) -> tuple[str, int]:
+    name, _, number = row.name.rpartition("/")
+    return name, int(number)
+
+
+def _called(record: VersionsRecord, number: int) -> tuple[str, ...]:
+    return tuple(sorted(alias for alias, meant in record.aliases.items() if meant == number))
+
+
+def _next(record: VersionsRecord) -> VersionsRecord:
+    return msgspec.structs.replace(record, last=record.last + 1)
+
+
+def _aliased(alias: str, number: int | None) -> Callable[[VersionsRecord], VersionsRecord]:
+    """Return the change that lets an alias mean a number, with None nothing."""
+
+    def change(record: VersionsRecord) -> VersionsRecord:
+        others = {name: meant for name, meant in record.aliases.items() if name != alias}
+        return msgspec.structs.replace(record, aliases=others if number is None else {**others, alias: number})
+
+    return change
