@@ -15,11 +15,13 @@ TARGET = Path(__file__).parent / "src" / "schemas.ts"
 HEAD = (
     "/** The server's requests and answers. Generated from the OpenAPI description by `make types`; do not edit. */\n"
 )
-# Parts of a submission that no page builds or reads.
+# What no page builds or reads.
 UNUSED = {"JobSpec", "OfJob", "Picked", "Registered", "TorchrunOptions", "Validates", "WmlaRequest"} | {
     *("SearchSpec", "SearchPatch", "SearchPreview", "NewPoints", "OnceMore", "Uniform", "Integer", "Choice"),
     *("TrialReport", "Decision"),
-    *("InstanceGroupChange", "ResourceGroupChange"),
+    *("InstanceGroupChange", "ResourceGroupChange", "Plan", "Error", "JobResume"),
+    *("DatasetDetails", "ModelChange", "ModelTraining", "NewDataset", "NewModel"),
+    *("NewVersion", "VersionPatch", "VersionComparison"),
 }
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 

@@ -207,6 +207,10 @@ def empty(server: LocalServer, kept: set[Path]) -> None:
         job.delete()
     for model in client.models():
         client.delete_model(model.name, kind=model.kind)
+    for version in client.versions():
+        for alias in version.view.aliases:
+            version.remove_alias(alias)
+        version.delete()
     for dataset in client.datasets():
         client.delete_dataset(dataset.name)
     for path in set(server.root.iterdir()) - kept:

@@ -8,6 +8,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import type { PartialJSONValue } from '@lumino/coreutils';
 
+import type { IModelVersion } from './schemas';
 import type {
   ICheckpoint,
   ICluster,
@@ -171,6 +172,11 @@ export class Api {
   }
 
   /** Where a browser downloads a part of a job's result; the cookie of the session lets it. */
+  async register(version: Record<string, string>): Promise<{ id: string }> {
+    const { name, number } = await this.request<IModelVersion>('versions', {}, 'POST', version);
+    return { id: `${name}/${number}` };
+  }
+
   resultUrl(id: string, part: Part = 'all'): string {
     return this.url(`jobs/${enc(id)}/result`, { part });
   }

@@ -25,7 +25,8 @@ export const CommandIDs = {
   delete: 'edt:delete',
   compare: 'edt:compare',
   copyPython: 'edt:copy-python',
-  validate: 'edt:validate'
+  validate: 'edt:validate',
+  register: 'edt:register'
 } as const;
 
 /** The commands of the application around: JupyterLab's registry, or those of a widget in another notebook. */

@@ -133,23 +133,10 @@ export interface IDataset {
   trouble: string;
 }
 
-/** A data set with its jobs, ended ones too, the newest first, and the first of its files. */
-export interface IDatasetDetails {
-  dataset: IDataset;
-  jobs: IJobView[];
-  files: IFileEntry[];
-}
-
 export interface IDatasets {
   datasets: IDataset[];
   types: string[];
   data_folder: string;
-}
-
-export interface IError {
-  message: string;
-  code: string;
-  hint: string;
 }
 
 /** One row of the list. */
@@ -319,14 +306,6 @@ export interface IJobProgress {
   inexact: string;
 }
 
-/** How a job goes on. */
-export interface IJobResume {
-  /** Checkpoint to go on from, such as epoch-3 (default: the newest). */
-  checkpoint?: string | null;
-  /** The queue it goes on in (default: the one it was in). */
-  instance_group?: string | null;
-}
-
 export const JobStates = ['ERROR', 'FAILED', 'FINISHED', 'KILLED', 'LAUNCHING', 'PENDING', 'RECOVERING', 'RUNNING', 'SUBMITTED', 'SUSPENDED'] as const;
 export type JobState = (typeof JobStates)[number];
 
@@ -365,7 +344,7 @@ export interface IJobView {
   message: string;
   /** Where its results lie on the server's machine. */
   result_dir: string;
-  /** Id of the job that trained the weights its model started with. Empty for the script's own. */
+  /** Id of the job or name of the version with whose weights it started. Empty for the script's own. */
   warm_start: string;
   min_workers: number;
   slots_per_unit: number;
@@ -440,24 +419,6 @@ export interface IModel {
   weights: boolean;
 }
 
-/** A change of a model's settings. None leaves a field as it is. `hyperparameters` are replaced as a whole. */
-export interface IModelChange {
-  /** For people. */
-  description?: string | null;
-  /** Main script, relative to the folder. Needed only where there is more than one candidate. */
-  main?: string | null;
-  /** What runs the script (of a new model edtPyTorch). */
-  framework?: string | null;
-  /** The script's own arguments. */
-  args?: string[] | null;
-  /** Some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`. */
-  hyperparameters?: Record<string, unknown> | null;
-  /** The default data set of a training, "" for none. */
-  dataset?: string | null;
-  /** The default maximum of slots of a training (of a new model 1). */
-  max_workers?: number | null;
-}
-
 /** A model with its trainings, the newest first, and the files of its code. */
 export interface IModelDetails {
   model: IModel;
@@ -465,90 +426,58 @@ export interface IModelDetails {
   files: IFileEntry[];
 }
 
-/** The settings for training a model once. None takes the model's own setting. */
-export interface IModelTraining {
-  /** The job's name, by default the model's. */
-  name?: string | null;
-  /** The training engine (default: the model's). */
-  framework?: string | null;
-  /** A registered data set (default: the model's), "" for none. */
-  dataset?: string | null;
-  /** Most slots the job may hold at once (default: the model's). */
-  max_workers?: number | null;
-  /** The script's arguments, in place of the model's. */
-  args?: string[] | null;
-  /** Over the model's, key by key. */
-  hyperparameters?: Record<string, unknown> | null;
-  /** As in `JobSpec`. */
-  priority?: number;
-  /** As in `JobSpec`. */
-  instance_group?: string;
-  /** As in `JobSpec`. */
-  mode?: string;
-  /** As in `JobSpec`. */
-  seed?: number;
-  /** As in `JobSpec`. */
-  log?: 'quiet' | 'batches';
-  /** As in `JobSpec`. */
-  env?: Record<string, string>;
-  /** As in `JobSpec`. */
-  warm_start?: string;
+/** A version, with what it came from. */
+export interface IModelVersion {
+  name: string;
+  /** From 1 within its name, never used twice. */
+  number: number;
+  owner: string;
+  /** What else it is called, sorted. */
+  aliases: string[];
+  description: string;
+  tags: string[];
+  /** Seconds since the epoch (UTC). */
+  created: number;
+  /** The job that trained it, which may have been deleted since. */
+  job: string;
+  /** The job that trained it, which may have been deleted since. */
+  job_name: string;
+  /** Id of the search that the job is a trial of. Empty for none. */
+  search: string;
+  /** After which epoch, null for the end of the training. */
+  epoch: number | null;
+  /** Of the file of its weights. */
+  sha256: string;
+  /** Of the names and contents of its code's files. */
+  code_sha256: string;
+  /** Bytes of the weights. */
+  size: number;
+  /** Test_loss, test_accuracy and the script's own metrics of the last validation up to its epoch. */
+  metrics: Record<string, number | null>;
+  framework: string;
+  main: string;
+  /** Settings of the training that its bits depend on. */
+  args: string[];
+  /** Settings of the training that its bits depend on. */
+  dataset: string;
+  /** Settings of the training that its bits depend on. */
+  seed: number;
+  /** Settings of the training that its bits depend on. */
+  mode: string;
+  /** Settings of the training that its bits depend on. */
+  threads_per_slot: number;
+  /** Settings of the training that its bits depend on. */
+  shards: number | null;
+  /** Versions of python and torch, as far as they are known. */
+  software: Record<string, string>;
+  /** One sentence when its weights are not on disk as they were. Empty when all is well. */
+  trouble: string;
 }
 
 export interface IModels {
   models: IModel[];
   frameworks: string[];
   hyperparameters: string[];
-}
-
-/** A data set to be registered. Its files come from an upload, from `path` or from `source`, exactly one of these. */
-export interface INewDataset {
-  /** 1 to 100 letters, digits, dots, dashes and underscores. */
-  name: string;
-  /** What it holds, for people. */
-  type?: 'Any' | 'CSV' | 'ImageClassification' | 'ObjectDetection' | 'ImageToVector' | 'LMDB' | 'TFRecords' | 'Other';
-  /** For people. */
-  description?: string;
-  /** A folder or file of the server's data folder, relative to it or absolute. */
-  path?: string | null;
-  /** A folder or file of the Jupyter server's own files, as its file browser names it. It is always copied. */
-  source?: string | null;
-  /** With `path`, keep a copy. Without it the data are read where they lie. */
-  copy?: boolean;
-  /** Parts, relative to its folder, for scripts that ask for them. "" is the whole set. */
-  train?: string;
-  /** Parts, relative to its folder, for scripts that ask for them. "" is the whole set. */
-  test?: string;
-  /** Parts, relative to its folder, for scripts that ask for them. "" is the whole set. */
-  val?: string;
-}
-
-/** A model to be added. Its code comes from an upload, from `path`, `source` or `template`, exactly one of these. */
-export interface INewModel {
-  /** For people. */
-  description?: string | null;
-  /** Main script, relative to the folder. Needed only where there is more than one candidate. */
-  main?: string | null;
-  /** What runs the script (of a new model edtPyTorch). */
-  framework?: string | null;
-  /** The script's own arguments. */
-  args?: string[] | null;
-  /** Some of `HYPERPARAMETERS`, which the script finds through `pth_parameter_mgr`. */
-  hyperparameters?: Record<string, unknown> | null;
-  /** The default data set of a training, "" for none. */
-  dataset?: string | null;
-  /** The default maximum of slots of a training (of a new model 1). */
-  max_workers?: number | null;
-  /** 1 to 100 letters, digits, dots, dashes and underscores. */
-  name: string;
-  /** A folder, script or archive of the server's data folder, relative to it or absolute. */
-  path?: string | null;
-  /** A folder, script or notebook of the Jupyter server's own files, as its file browser names it. */
-  source?: string | null;
-  /** A model or template to copy the code from, and the settings that are not given here. */
-  template?: string | null;
-  /** "model", or "template" for code that is only the beginning of models. */
-  kind?: 'model' | 'template';
 }
 
 /** A request for a validation. */
@@ -575,12 +504,6 @@ export interface IPackedFile {
   name: string;
   /** Bytes. */
   size: number;
-}
-
-/** All groups. The first instance group without children is the default for jobs that name none. */
-export interface IPlan {
-  resource_groups?: IResourceGroup[];
-  instance_groups?: IInstanceGroup[];
 }
 
 export interface IPoint {

@@ -5,7 +5,7 @@ export interface IField {
   name: string;
   label: string;
   value: string;
-  /** Values to choose from; without them a number is typed, from `least` up. */
+  /** Values to choose from; without them a text is typed, or with `least` a number from there up. */
   choices?: string[];
   least?: number;
 }
@@ -31,9 +31,9 @@ export function form(fields: readonly IField[]): HTMLElement {
     for (const choice of field.choices ?? []) {
       input.append(new Option(choice, choice));
     }
-    if (input instanceof HTMLInputElement) {
+    if (input instanceof HTMLInputElement && field.least !== undefined) {
       input.type = 'number';
-      input.min = String(field.least ?? 0);
+      input.min = String(field.least);
     }
     input.className = 'jp-mod-styled';
     input.name = field.name;

@@ -18,6 +18,7 @@ const VERBS: Record<string, { label: string; run: (edt: IEdt, view: IJobView, di
   [CommandIDs.stop]: { label: 'Stop Job …', run: verbs.stop },
   [CommandIDs.update]: { label: 'Change Priority, Workers or Group of a Job …', run: verbs.update },
   [CommandIDs.download]: { label: 'Download Result of a Job', run: verbs.download },
+  [CommandIDs.register]: { label: 'Keep the Model of a Job as a Version …', run: verbs.register },
   [CommandIDs.copyPython]: { label: 'Copy Python to Reach a Job', run: verbs.copyPython },
   [CommandIDs.delete]: { label: 'Delete Job …', run: verbs.remove }
 };
@@ -32,6 +33,7 @@ const MENU = [
   CommandIDs.clone,
   CommandIDs.download,
   CommandIDs.validate,
+  CommandIDs.register,
   CommandIDs.copyPython,
   CommandIDs.delete
 ];

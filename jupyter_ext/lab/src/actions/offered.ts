@@ -18,6 +18,7 @@ export const LABELS: Record<string, string> = {
   [CommandIDs.clone]: 'Clone …',
   [CommandIDs.download]: 'Download',
   [CommandIDs.validate]: 'Validate …',
+  [CommandIDs.register]: 'Keep …',
   [CommandIDs.delete]: 'Delete …',
   [CommandIDs.copyPython]: 'Copy Python'
 };
@@ -49,8 +50,9 @@ export function offered(view: IJobView, mine: boolean, known: Outputs | null = n
     const mend = hasFailed(view.state) ? [CommandIDs.mend] : [];
     const again = view.state !== 'FINISHED' && exact ? [CommandIDs.resume] : [];
     const test = view.framework === ELASTIC && !view.validates && weights ? [CommandIDs.validate] : [];
+    const keep = view.state === 'FINISHED' && !view.validates && weights ? [CommandIDs.register] : [];
     const rest = [CommandIDs.clone, CommandIDs.copyPython, CommandIDs.delete];
-    return [CommandIDs.openJob, ...mend, CommandIDs.download, ...test, ...again, ...rest];
+    return [CommandIDs.openJob, ...mend, CommandIDs.download, ...keep, ...test, ...again, ...rest];
   }
   const pause = beingSuspended(view) ? CommandIDs.resume : CommandIDs.suspend;
   const rest = [CommandIDs.update, CommandIDs.download, CommandIDs.clone, CommandIDs.copyPython];

@@ -65,6 +65,23 @@ export const download: Verb = async (edt, view, dialogs) => {
   }
 };
 
+/** Keep the final weights and the code as the next version of a name. */
+export const register: Verb = async (edt, view, dialogs) => {
+  const told = await dialogs.filled(
+    `Keep the model of “${view.name}”`,
+    [
+      { name: 'name', label: 'Name', value: view.name.replace(/[^\w.-]+/g, '-') },
+      { name: 'description', label: 'Description', value: '' },
+      { name: 'alias', label: 'Alias, such as champion (may be empty)', value: '' }
+    ],
+    'Keep'
+  );
+  if (told !== null) {
+    const { id } = await edt.api.register({ job: view.id, ...told });
+    dialogs.notify(`Kept as ${id}: it is in the catalogue, under Versions.`);
+  }
+};
+
 /** The lines that reach the job from a cell, into the clipboard. */
 export const copyPython: Verb = async (_, view, dialogs) => {
   copyText(pythonOf(view.id));

@@ -1,4 +1,4 @@
-/** The catalogue: data sets, models, and the groups that jobs queue in, as three tabs. */
+/** The catalogue: data sets, models, their versions, and the groups that jobs queue in, as tabs. */
 
 import { useEffect, useState } from 'react';
 import type { ReactElement } from 'react';
@@ -11,6 +11,7 @@ import { Datasets } from './datasets';
 import { InstanceGroups } from './instance_groups';
 import { Models } from './models';
 import type { Uploads } from './uploads';
+import { Versions } from './versions';
 
 /** `asked` brings a tab to the front while the page is open. */
 export function CataloguePage(props: {
@@ -33,7 +34,7 @@ export function CataloguePage(props: {
   }, [props.asked]);
   return (
     <div className="jp-edt-catalogue">
-      <h2>Data sets, models and instance groups</h2>
+      <h2>Data sets, models, versions and instance groups</h2>
       <Tabs
         label="The catalogue"
         chosen={tab}
@@ -41,6 +42,7 @@ export function CataloguePage(props: {
         tabs={[
           { key: 'datasets', label: 'Data sets', content: () => <Datasets uploads={props.uploads} /> },
           { key: 'models', label: 'Models', content: () => <Models /> },
+          { key: 'versions', label: 'Versions', content: () => <Versions /> },
           { key: 'groups', label: 'Instance groups', content: () => <InstanceGroups /> }
         ]}
       />
