@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
-from edt_sdk.pictures.parts.scales import bounded, number, ticks
+from edt_sdk.pictures.parts.scales import NARROWEST, bounded, number, ticks
 
 Points = Sequence[tuple[float, float | None]]
 SPOT, NO_NUMBER = "●", "✕"
@@ -40,7 +40,10 @@ def chart(curve: Points, spots: Points, *, width: int, height: int, x_name: str)
         return []
     low, high = min(y for _, y in known), max(y for _, y in known)
     # A constant curve lies in the middle of an axis around its value.
-    low, high = (low, high) if high > low else (low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2)
+    if high - low < NARROWEST:
+        room = max(abs(low), abs(high)) / 2
+        room = room if room > NARROWEST else 0.5
+        low, high = low - room, high + room
     first, last = min(x for x, _ in (*curve, *spots)), max(x for x, _ in (*curve, *spots))
     names = {round((1 - (value - low) / (high - low)) * (height - 1)): number(value) for value in ticks(low, high, 4)}
     left = max(map(len, names.values()), default=1)

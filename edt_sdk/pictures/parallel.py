@@ -16,7 +16,6 @@ from edt_sdk.pictures.parts.trials import MOST_DOTS, MOST_TOLD, TrialDot, drawab
 _LEFT, _LABELS = 12.0, 62.0  # beside the axes; the labels of an axis stand to its right
 _APART = 84.0  # between two axes, at least
 _LINE_GAP = 14.0
-_NARROWEST = 1e-300  # a smaller range has no round numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class ValueAxis:
         if self.choices:
             return scales.share(value + 0.5, 0, len(self.choices))
         low, high = self._ends
-        if high - low < _NARROWEST:
+        if high - low < scales.NARROWEST:
             return 0.5
         if self._logarithmic:
             return scales.share(math.log(max(value, low)), math.log(low), math.log(high))
@@ -45,7 +44,7 @@ class ValueAxis:
         if self.choices:
             return [(self.place(at), text) for at, text in enumerate(self.choices)]
         low, high = self._ends
-        if high - low < _NARROWEST:
+        if high - low < scales.NARROWEST:
             return [(0.5, scales.number(low))]
         some = scales.log_ticks(low, high) if self._logarithmic else scales.ticks(low, high, about)
         return [(self.place(value), scales.number(value)) for value in some]

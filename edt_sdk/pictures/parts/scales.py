@@ -12,6 +12,7 @@ from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import SMALL, line, words
 
 _MOST = 1e150  # beyond it differences overflow
+NARROWEST = 1e-300  # a smaller range has no round numbers
 _LAST = 2.5e11  # the largest seconds since the epoch that a date can be computed for
 _SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 _DAY = 86400.0
@@ -66,8 +67,10 @@ def bounded(value: float) -> float:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return about `about` round numbers from `low` to `high` > `low`."""
+    """Return about `about` round numbers from `low` to `high` > `low`, none where these are too close for any."""
     least = (high - low) / about
+    if least < NARROWEST:
+        return []
     power = 10.0 ** math.floor(math.log10(least))
     # The tolerance accepts a round step that the floating-point power made slightly too small.
     step = next(base * power for base in (1, 2, 5, 10) if least <= base * power * (1 + 1e-9))

@@ -3,7 +3,7 @@
 from datetime import UTC
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edt_sdk.display import text_pictures as text
@@ -38,6 +38,8 @@ def test_a_value_that_is_no_number_breaks_the_line_and_is_marked():
 
 
 @given(LOSSES, LOSSES, st.integers(20, 120), st.integers(2, 20))
+@example([5e-324], [], 40, 5)
+@example([0.0, 5e-324], [], 40, 5)
 def test_a_chart_of_anything_fits(curve, spots, width, height):
     lines = chart(list(enumerate(curve)), list(enumerate(spots)), width=width, height=height, x_name="updates")
     assert len(lines) in (0, height + 2)
