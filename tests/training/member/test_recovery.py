@@ -309,7 +309,10 @@ def test_without_supervisor_members_write_a_checkpoint_and_end(job: StandIn, gro
     assert "the supervisor is gone" in job.children["w0"].text
     job.prepare(2, 3)
     job.generation(2, 2, 3)
-    assert job.expect("w2", wire.Joined).update == (4 if group_lost else 5)
+    joined = job.expect("w2", wire.Joined).update
+    # Where the group is whole its members agree on an update. A busy worker may hear of it an update later.
+    assert joined == 4 if group_lost else joined >= 5
+    assert job.expect("w3", wire.Joined).update == joined
     ends_well(job, 2, 3)
 
 
