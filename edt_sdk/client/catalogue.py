@@ -235,7 +235,7 @@ class CatalogueClient(ServerSession):
             seed=seed,
             log=log,
             env=dict(env or {}),
-            warm_start=weights_named(warm_start or ""),
+            warm_start=weights_named(warm_start) if warm_start else "",
         ).check()
         answer = self._connection.json("POST", f"{_at(_MODELS, name)}/train", body=wanted)
         return Job(self._connection, msgspec.convert(answer, JobView))

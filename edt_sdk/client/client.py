@@ -342,7 +342,7 @@ class Client(CatalogueClient, VersionClient, PlanClient):
             "args": start.args,
             **start.fields,
             "env": dict(said.pop("env", None) or {}),
-            "warm_start": weights_named(said.pop("warm_start", None) or ""),
+            "warm_start": "" if (weights := said.pop("warm_start", None)) is None else weights_named(weights),
             "tags": tags_of(said.pop("tags", ())),
             # The path has no meaning on another machine. The server then takes its configured interpreter.
             "python": python or (sys.executable if self.server.local else None),

@@ -34,7 +34,7 @@ from edt_sdk.schemas.errors import EdtError, InvalidRequest, NotFound, ServerUnr
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.fields import did_you_mean, names_checked, words_of
 from edt_sdk.schemas.job import CLONEABLE, JobPatch, JobResume, JobState, JobView, Reason, convert_change, tags_of
-from edt_sdk.schemas.serving.versions import is_version
+from edt_sdk.schemas.serving.versions import VersionReference, is_version
 from edt_sdk.schemas.validation import DEFAULT_METRICS, NewValidation
 from edt_sdk.schemas.wire.parts import PARTS, STREAMS
 from edt_sdk.waiting.waiting import fetch, in_thread, raise_unless_finished, wait_for
@@ -62,9 +62,12 @@ def is_id(text: str) -> bool:
 
 
 def weights_named(source: Job | Version | str) -> str:
-    """Return what names the weights of a job or of a version in a submission, "" for none."""
+    """Return what names the weights of a job or of a version in a submission."""
     name = source if isinstance(source, str) else getattr(source, "id", None)
-    if name == "" or (isinstance(name, str) and (is_id(name) or is_version(name))):
+    if isinstance(name, str) and is_version(name):
+        VersionReference.of(name)
+        return name
+    if isinstance(name, str) and is_id(name):
         return name
     raise InvalidRequest(
         f"warm_start is a job, a version, or what it is called, not {source!r}.",
@@ -464,7 +467,7 @@ class Job:
             PackageError: `main` is not in the package.
             InvalidRequest, Unprocessable: a value cannot be used.
         """
-        warm_start = None if warm_start is None else weights_named(warm_start)
+        warm_start = warm_start and weights_named(warm_start)
         tags = None if tags is None else tags_of(tags)
         args = None if args is None else words_of(args)
         env = None if env is None else dict(env)

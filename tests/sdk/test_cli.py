@@ -592,7 +592,7 @@ def test_every_verb_of_the_design_is_there():
         "submit", "list", "get", "wait", "update", "suspend", "resume", "stop", "delete", "logs", "metrics", "story",
         "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
-        "validate", "validation", "clone", "interpreters", "top", "completion", "quota", "search",
+        "validate", "validation", "clone", "interpreters", "top", "completion", "quota", "search", "version",
     }  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def test_a_search_as_a_study_of_optuna(client, edt, folder, tmp_path):
     assert "best so far is trial 8" in edt("picture", "digits", "-o", tmp_path / "history.svg")[1]
     assert (tmp_path / "history.svg").read_text().startswith("<svg")
     assert edt("delete", "digits", "--jobs")[1] == f"{search.id}\n"
-    assert {job.view.search for job in client.jobs(trials=True)} == {client.search_named("one").id}
+    assert search.id not in {job.view.search for job in client.jobs(trials=True)}
 
 
 def test_trials_as_a_data_frame(client, folder):
