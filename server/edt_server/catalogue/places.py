@@ -1,8 +1,9 @@
 """Where the catalogue's files are, and which folder of the server a user's path means.
 
 `catalogue/<owner>/<id>/` below the data folder of the service: `data/` the files of a copied data set or of an
-algorithm, `code.tar.gz` the code of a model, `weights/` the weights its trainings start with. There are two roots:
-`data_dir` is the service's own folder, `data_fs` the folder of shared data sets that jobs see as DLI_DATA_FS.
+algorithm, `code.tar.gz` the code of a model or a version, `weights/` the weights that a model's trainings start with,
+or those of a version. There are two roots: `data_dir` is the service's own folder, `data_fs` the folder of shared data
+sets that jobs see as DLI_DATA_FS.
 
 A folder that is being filled has another name until it is complete (`incoming`). A new server finds the remains of an
 interrupted upload by that name.
@@ -50,12 +51,12 @@ class Places:
 
     @property
     def code(self) -> Path:
-        """Return the package with the code of a model."""
+        """Return the package with the code of a model or of a version."""
         return self.folder / "code.tar.gz"
 
     @property
     def weights(self) -> Path:
-        """Return the state dict that trainings of a model start with. The file may be missing."""
+        """Return the state dict of a version, or that trainings of a model start with. The file may be missing."""
         return self.folder / "weights" / "model_epoch_final.pth"
 
 
