@@ -221,11 +221,12 @@ class Search:
         """
         write_journal(self.study(), path)
 
-    def _views(self) -> Iterator[TrialView]:
-        return self._pages("trials", "after", TrialView, lambda each: each.number)
+    def _views(self, after: int | None = None) -> Iterator[TrialView]:
+        return self._pages("trials", "after", TrialView, lambda each: each.number, after)
 
-    def _pages(self, what: str, cursor: str, kind: type[Row], place: Callable[[Row], int]) -> Iterator[Row]:
-        after: int | None = None
+    def _pages(
+        self, what: str, cursor: str, kind: type[Row], place: Callable[[Row], int], after: int | None = None
+    ) -> Iterator[Row]:
         while True:
             params: Params = {cursor: after, "limit": _PAGE}
             found = self._connection.json("GET", f"searches/{self.id}/{what}", params=params)[what]
@@ -355,6 +356,36 @@ class Search:
             Conflict: the search has no place for more, or they would change what is decided already.
         """
         return self._answer("POST", "/trials", {"points": [dict(each) for each in points]})
+
+    def evaluate(self, values: Mapping[str, Value], timeout: float | None = None) -> SearchTrial:
+        """Try these values next, wait for the end of their trial, and return it.
+
+        So an optimizer of your own asks with `algorithm="manual"`: its trials have no other values. Several threads may
+        ask at once.
+
+        Args:
+            values: one for each parameter.
+            timeout: seconds, None for no limit.
+
+        Raises:
+            JobFailed: the trial failed or was stopped.
+            WaitTimeout: `timeout` seconds are over. The trial goes on.
+            Unprocessable, Conflict: as `add`.
+        """
+        point, known = self._view.spec.point(values), sum(1 for _ in self._views())
+        self.add(values)
+        deadline, pause = None if timeout is None else time.monotonic() + max(0.0, timeout), Pause(PATIENCE)
+        while True:
+            views = patiently(lambda: list(self._views(known - 1)), None, deadline)
+            mine = next((view for view in views if view.params == point), None)
+            if mine is not None and mine.ended is not None:
+                break
+            if over(None, deadline):
+                raise WaitTimeout(f"{dict(values)} has no result after {timeout or 0:g} s.", search=self.id)
+            pause.wait(None, deadline)
+        if mine.value is None:
+            raise JobFailed(f"Trial {mine.number} is {mine.state.value}: {mine.message}", job=mine.job)
+        return SearchTrial(self._connection, mine)
 
     def _answer(self, method: str, path: str, body: Any = None) -> Search:
         answer = self._connection.json(method, f"searches/{self.id}{path}", body=body)

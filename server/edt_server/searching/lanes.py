@@ -118,7 +118,7 @@ class Lanes:
             if promoted is not None:
                 self._idle -= 1
                 self._promote(promoted)
-            elif self._next < self._book.wanted:
+            elif self._next < self._book.wanted and self._has_values():
                 self._idle -= 1
                 self._starting.append(self._next)
                 self._next += 1
@@ -128,6 +128,10 @@ class Lanes:
             known = self._book.want(self._starting, len(self._book.history))
             if len(known) == len(self._starting):
                 self._launch()
+
+    def _has_values(self) -> bool:
+        """Return whether there are, or will be, values for one more new trial."""
+        return self._book.spec.algorithm != "manual" or len(self._book.guesses) > len(self._starting)
 
     def _promotable(self) -> Trial | None:
         if not self._median:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from edt_sdk.schemas.errors import Conflict, EdtError, NotBuiltYet, NotFound, Unprocessable
+from edt_sdk.schemas.errors import Conflict, EdtError, NotFound, Unprocessable
 from edt_sdk.schemas.fields import did_you_mean
 from edt_sdk.schemas.forecast import Forecast
 from edt_sdk.schemas.frameworks import Framework
@@ -57,8 +57,6 @@ from edt_server.system.private_files import make_private_dir
 if TYPE_CHECKING:
     from edt_server.service.service import Service
 
-# Named already, and not built: values from outside alone.
-_LATER = ("manual",)
 _PACKAGE = "package"
 _NUMBERED = re.compile(r"-[1-9]\d{0,5}$")
 _LIVING = [state for state in JobState if not state.final]
@@ -391,12 +389,8 @@ def _enter(change: Change, row: SearchRow) -> None:
 
 
 def _check_runs(spec: SearchSpec) -> None:
-    """Raise for a search that has nothing to suggest its values or to decide. `spec` has its defaults filled in."""
-    if spec.algorithm in _LATER:
-        raise NotBuiltYet(
-            f"A search by {spec.algorithm} does not run yet.", hint="Use halving, asha or tpe.", field="algorithm"
-        )
-    if spec.algorithm not in ("grid", "list"):
+    """Raise for a search that has nothing to suggest its values. `spec` has its defaults filled in."""
+    if spec.algorithm not in ("grid", "list", "manual"):
         sampler_options(spec)
 
 

@@ -95,6 +95,28 @@ def test_a_search_in_python(client, folder):
         client.search_named("digits")
 
 
+def test_an_optimizer_of_ones_own_asks_for_values(client, folder):
+    search = client.search(folder, algorithm="manual", trials=5, **PLAIN)
+    assert search.evaluate({"x": 0.5, "width": 2}, 300).value == 0.25
+    study = optuna.create_study(direction="maximize")
+
+    def objective(trial):
+        x = trial.suggest_float("x", 0, 1, step=0.25)
+        return search.evaluate({"x": x, "width": 1}, 300).value
+
+    study.optimize(objective, n_trials=3, n_jobs=2)
+    assert [each.value == each.params["x"] for each in study.trials] == [True] * 3
+    with pytest.raises(Unprocessable, match="3 is none of 1, 2"):
+        search.evaluate({"x": 0.5, "width": 3})
+    assert search.refresh().state == "RUNNING"
+    (folder / "train.py").write_text("nothing reads this any more: the search has its package")
+    assert search.evaluate({"x": 1.0, "width": 1}, 300).number == 4
+    assert search.wait(300).best.value == 1.0
+    with pytest.raises(Conflict, match="cannot try these values now"):
+        search.evaluate({"x": 1.0, "width": 1})
+    assert search.replay() == ""
+
+
 def test_a_search_as_a_study_of_optuna(client, edt, folder, tmp_path):
     search = client.search(folder, algorithm="grid", **PLAIN).wait(300)
     study, trials = search.study(), search.trials
