@@ -86,6 +86,15 @@ class Core:
         """All slots, by id."""
         return tuple(self._slots.values())
 
+    def slot(self, slot: int) -> Slot:
+        """Return the slot with this id. KeyError when there is none."""
+        return self._slots[slot]
+
+    def slots_in(self, resource_group: str) -> int:
+        """Return how many slots a resource group has, 0 for one that does not exist."""
+        pool = self._pools.get(resource_group)
+        return 0 if pool is None else len(pool.slots)
+
     @property
     def jobs(self) -> tuple[str, ...]:
         """All jobs that are not gone, in order of arrival."""

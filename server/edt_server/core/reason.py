@@ -81,6 +81,7 @@ class PoolView:
         self._leaving = tuple(job for job in self._jobs.values() if job.leaving)
         self._turns = sorted(pool.turns.waiting_turns())
         self._turn_ends = pool.turns.ends()
+        self._takes_turns = pool.turns.next_end() < NEVER
         priorities = {job.priority if job.floor == 1 else -1 for job in self._jobs.values()}
         self._even = len(priorities) == 1 and -1 not in priorities
         self._if_gone: dict[str, Rule] = {}
@@ -99,7 +100,7 @@ class PoolView:
             running=self._running,
             leaving=self._leaving,
             ahead=self._ahead(me) if me.target == 0 else 0,
-            turns=self._pool.turns.next_end() < NEVER,
+            turns=self._takes_turns,
             if_gone=self._if_rival_ends(cut.rival, me),
             forecast=self._forecast(me, group.quantum, ends),
             now=now,
@@ -267,23 +268,21 @@ def _waiting(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
     need = f"It needs {_count(at.me.floor, 'slot')} at once. " if at.me.floor > 1 else ""
     if not running or at.cut.why in ("borrow", "lend"):
         return "limit", f"{need}It waits: {_limit(at, numbers)}"
-    mine = sum(each.target for each in running if each.owner == at.me.owner and each.group == at.me.group)
-    if at.group.user_slots is not None and mine + at.me.floor > at.group.user_slots:
-        return "limit", f"{need}It waits: {_user_limit(at, numbers)}"
-    listed = _list([names(each.name) for each in running])
+    if at.group.user_slots is not None:
+        mine = sum(each.target for each in running if each.owner == at.me.owner and each.group == at.me.group)
+        if mine + at.me.floor > at.group.user_slots:
+            return "limit", f"{need}It waits: {_user_limit(at, numbers)}"
+    listed = _named(running, names)
     if at.group.policy != "fairshare" and at.cut.why != "turn":
-        before = [each.name for each in running if each.group == at.me.group]
-        rival = at.cut.rival or (before[-1] if before else "")
+        before = [each for each in running if each.group == at.me.group]
+        rival = at.cut.rival or (before[-1].name if before else "")
         if rival and rival not in at.running:  # the queue waits, and it is not the first in it
             numbers["rival"] = rival
             return "order", f"{need}It waits: {_policy(at.group)}, and {names(rival)}, which waits, comes before it."
         if before:  # else no job of its queue runs, and the order of the queue explains nothing
             numbers["rival"] = rival
-            who = _list([names(each) for each in before])
-            return (
-                "order",
-                f"{need}It waits: {_policy(at.group)}, and {who} {'comes' if len(before) == 1 else 'come'} before it.",
-            )
+            who = f"{_named(before, names)} {'comes' if len(before) == 1 else 'come'}"
+            return "order", f"{need}It waits: {_policy(at.group)}, and {who} before it."
     if len(running) < at.slots:
         taken = f"{listed} {'has' if len(running) == 1 else 'have'} the slots"
     elif at.slots == 1:
@@ -371,7 +370,7 @@ def _keepers(at: Situation, names: Names, numbers: dict[str, Any]) -> str:
     numbers.update(rivals=[each.name for each in running[:_MOST_NAMED]])
     if not running:
         return "the rest is not for its group."
-    listed = _list([names(each.name) for each in running])
+    listed = _named(running, names)
     if all(each.target == 1 for each in running):
         has = "has one slot" if len(running) == 1 else "have one slot each"
         return f"{listed} {has}, and a running job keeps its last."
@@ -460,8 +459,14 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _list(items: Sequence[str]) -> str:
-    shown = list(items[:_MOST_LISTED])
-    if len(items) > _MOST_LISTED:
-        shown.append(f"{len(items) - _MOST_LISTED} more")
+def _named(jobs: Sequence[CoreJob], names: Names) -> str:
+    # Most of thousands of reasons name the same many jobs, and show four.
+    return _list([names(job.name) for job in jobs[:_MOST_LISTED]], len(jobs))
+
+
+def _list(items: Sequence[str], total: int | None = None) -> str:
+    """Return the first few items of a list of `total` in words."""
+    shown, total = list(items[:_MOST_LISTED]), len(items) if total is None else total
+    if total > _MOST_LISTED:
+        shown.append(f"{total - _MOST_LISTED} more")
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)

@@ -173,11 +173,9 @@ class Ledger:
 
     def allocation(self, job: str) -> Allocation:
         """Return what a living job may use now. Versions grow with the event log, also across server restarts."""
-        by_id = {slot.id: slot for slot in self.core.slots}
-        slots = tuple(by_id[slot] for slot in self.core.holding(job))
-        here = self.core.group_of(job).resource_group
-        there = sum(self.core.resource_group_of(slot) == here for slot in by_id)
-        asked = min(self.core.asked(job), there)
+        # One event may change the allocations of all jobs, so this looks at no other job's slots.
+        slots = tuple(map(self.core.slot, self.core.holding(job)))
+        asked = min(self.core.asked(job), self.core.slots_in(self.core.group_of(job).resource_group))
         return Allocation(version=self.seq, slots=slots, asked=asked, budget=self.core.budget(job))
 
     def _settle(self) -> None:

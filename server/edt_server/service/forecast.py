@@ -49,18 +49,14 @@ def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
         core.apply(JobDemand(_ME, spec.max_workers), now.time)
         settle(core, now.time)
         starts = _starts(now, core, ends, {} if at_once else leaving, begins, group.resource_group)
-        many = more_than_exist(spec.max_workers, _exist(core, group.resource_group))
+        many = more_than_exist(spec.max_workers, core.slots_in(group.resource_group))
         return msgspec.structs.replace(starts, text=f"{starts.text} {many}".rstrip())
     reason = core.reason(_ME, lambda job: now.names.get(job, job), now=now.time, ends=ends)
     return _waits(now, reason)
 
 
-def _exist(core: Core, pool: str) -> int:
-    return sum(core.resource_group_of(slot.id) == pool for slot in core.slots)
-
-
 def _starts(now: Now, core: Core, ends: Ends, leaving: Mapping[str, int], begins: int, pool: str) -> Forecast:
-    slots = _exist(core, pool)
+    slots = core.slots_in(pool)
     free = sum(core.resource_group_of(slot) == pool for slot in now.core.free())
     held = len(core.holding(_ME))
     grows = f", and grow to {held} as soon as it trains" if held > begins else ""
