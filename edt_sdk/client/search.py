@@ -263,12 +263,17 @@ class Search:
             raise StoppedWaiting(f"Stopped waiting. Search {self.name} goes on; end it with search.stop().") from None
         if view.state is SearchState.FINISHED:
             return self
-        ids = {"search": view.id, "state": view.state.value}
         if view.state.final or view.state is SearchState.PAUSED:
-            hint = "" if view.state is SearchState.FAILED else "search.resume() lets it go on."
-            said = view.message or "No message."
-            raise JobFailed(f"Search {self.name} is {view.state.value}: {said}", hint=hint, **ids)
-        raise WaitTimeout(f"Search {self.name} is still {view.state.value} after {timeout or 0:g} s.", **ids)
+            raise self._rests()
+        text = f"Search {self.name} is still {view.state.value} after {timeout or 0:g} s."
+        raise WaitTimeout(text, search=view.id, state=view.state.value)
+
+    def _rests(self) -> JobFailed:
+        """Return the error for waiting for a search that trains nothing now."""
+        view = self._view
+        hint = "" if view.state is SearchState.FAILED else "search.resume() lets it go on."
+        text = f"Search {self.name} is {view.state.value}: {view.message or 'No message.'}"
+        return JobFailed(text, hint=hint, search=view.id, state=view.state.value)
 
     # --- changing it --------------------------------------------------------------------------------------------------
 
@@ -368,7 +373,7 @@ class Search:
             timeout: seconds, None for no limit.
 
         Raises:
-            JobFailed: the trial failed or was stopped.
+            JobFailed: the trial failed or was stopped, or the search was paused or has ended before it.
             WaitTimeout: `timeout` seconds are over. The trial goes on.
             Unprocessable, Conflict: as `add`.
         """
@@ -376,10 +381,15 @@ class Search:
         self.add(values)
         deadline, pause = None if timeout is None else time.monotonic() + max(0.0, timeout), Pause(PATIENCE)
         while True:
+            # The state first: a trial that ends afterwards is among those that are fetched then.
+            state = patiently(lambda: self.refresh().view.state, None, deadline)
             views = patiently(lambda: list(self._views(known - 1)), None, deadline)
             mine = next((view for view in views if view.params == point), None)
             if mine is not None and mine.ended is not None:
                 break
+            trains = mine is not None and mine.state is TrialState.RUNNING
+            if not trains and (state.final or state is SearchState.PAUSED):
+                raise self._rests()
             if over(None, deadline):
                 raise WaitTimeout(f"{dict(values)} has no result after {timeout or 0:g} s.", search=self.id)
             pause.wait(None, deadline)

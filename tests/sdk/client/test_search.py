@@ -117,6 +117,16 @@ def test_an_optimizer_of_ones_own_asks_for_values(client, folder):
     assert search.replay() == ""
 
 
+def test_who_waits_for_a_trial_hears_that_its_search_rests(client, folder):
+    (folder / "train.py").write_text("raise ValueError('as ever')")
+    search = client.search(folder, algorithm="manual", trials=5, **PLAIN)
+    for x in (0.25, 0.5, 0.75):
+        with pytest.raises(JobFailed, match=r"Trial \d is FAILED"):
+            search.evaluate({"x": x, "width": 1}, 300)
+    with pytest.raises(JobFailed, match="is PAUSED: Your code"):
+        search.evaluate({"x": 1.0, "width": 1}, 300)
+
+
 def test_a_search_as_a_study_of_optuna(client, edt, folder, tmp_path):
     search = client.search(folder, algorithm="grid", **PLAIN).wait(300)
     study, trials = search.study(), search.trials
