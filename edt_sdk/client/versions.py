@@ -23,7 +23,7 @@ from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.http.connection import Connection, save_file
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import names_checked
-from edt_sdk.schemas.job import JobView, tags_of
+from edt_sdk.schemas.job import JobState, JobView, tags_of
 from edt_sdk.schemas.serving.versions import ModelVersion, NewVersion, VersionComparison, VersionPatch, VersionReference
 
 if TYPE_CHECKING:
@@ -173,8 +173,10 @@ class Reproduction:
         return self.comparison.equal
 
     def __repr__(self) -> str:
-        if not self.job.refresh().state.final:
-            return f"{self.version.view.id} is being trained again as {self.job.id}."
+        state = self.job.refresh().state
+        if state is not JobState.FINISHED:
+            now = f"ended as {state.shown}" if state.final else "trains"
+            return f"{self.version.view.id} is being trained again: {self.job.id} {now}."
         found = self.comparison
         if found.equal:
             return f"{self.version.view.id} was trained again by {self.job.id}: equal, bit by bit."

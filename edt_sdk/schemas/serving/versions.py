@@ -133,7 +133,7 @@ class VersionComparison(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         equal: they are, bit by bit.
         sha256: of the job's weights.
-        differences: what else differs between the two trainings, a sentence each. It may explain other weights.
+        differences: what else differs between the two trainings, such as "the code". It may explain other weights.
     """
 
     equal: bool

@@ -246,25 +246,28 @@ class Versions:
     async def _checked(self, user: str, wanted: VersionReference) -> CatalogueRow:
         """Return the row of a version whose weights are what they were."""
         row = await self._row(user, wanted)
-        record, places = _record(row), self._shelf.places(row)
-
-        def sha() -> str:
-            return self._sha(places.weights) if is_regular(places.weights) else "gone"
-
-        if (found := await asyncio.to_thread(sha)) != record.sha256:
+        wanted_sha = _record(row).sha256
+        if (found := await asyncio.to_thread(self._found, row)) != wanted_sha:
             raise Conflict(
                 f"The weights of {row.name} are not what was registered: {found[:16]} in place of "
-                f"{record.sha256[:16]}, by SHA-256.",
+                f"{wanted_sha[:16]}, by SHA-256.",
                 hint="Register the job again, or restore the file from a backup.",
             )
         return row
 
     async def _known(self, user: str, name: str, shas: tuple[str, str]) -> int | None:
+        """Return the number of a version with these weights and this code, None where none has them on disk."""
         for row in await self._shelf.rows(user):
             record = _record(row)
-            if _parts(row)[0] == name and (record.sha256, record.code_sha256) == shas:
+            same = _parts(row)[0] == name and (record.sha256, record.code_sha256) == shas
+            if same and await asyncio.to_thread(self._found, row) == record.sha256:
                 return _parts(row)[1]
         return None
+
+    def _found(self, row: CatalogueRow) -> str:
+        """Return the SHA-256 of a version's weights as they are on disk. Blocks."""
+        weights = self._shelf.places(row).weights
+        return self._sha(weights) if is_regular(weights) else "gone"
 
     async def _change_name(self, user: str, name: str, change_of: Callable[[VersionsRecord], VersionsRecord]) -> int:
         """Change what the versions of a name have in common, and return the last number."""
@@ -286,27 +289,25 @@ class Versions:
     ) -> VersionRecord:
         """Copy the files of a version to their places, and return its whole record. Blocks."""
         places.weights.parent.mkdir()
-        sha = self._copied(weights, places.weights)
-        self._copied(stored.package, places.code)
+        self._copy(weights, places.weights)
+        self._copy(stored.package, places.code)
         start = ""
         if stored.kept is not None:
             start = f"start{stored.kept.suffix}"
-            self._copied(stored.kept, places.folder / start)
+            self._copy(stored.kept, places.folder / start)
         return msgspec.structs.replace(
             described,
             description=new.description,
             tags=new.tags,
-            sha256=sha,
+            sha256=self._sha(places.weights),
             size=places.weights.stat().st_size,
             start=start,
         )
 
-    def _copied(self, source: Path, target: Path) -> str:
-        """Copy a file and return its SHA-256."""
+    def _copy(self, source: Path, target: Path) -> None:
         # No link to the same bytes: the job's script may still write into its file.
         with job_files.open_source(source, self._service.settings.data_dir) as file, target.open("xb") as copy:
             shutil.copyfileobj(file, copy, _PIECE)
-        return self._sha(target)
 
     def _sha(self, file: Path) -> str:
         with job_files.open_source(file, self._service.settings.data_dir) as content:
@@ -378,7 +379,7 @@ def _weights(paths: JobPaths, row: JobRow, epoch: int | None, training: int | No
         file = paths.train_dir / f"model_epoch_{epoch}.pth"
         if not is_regular(file, within=paths.result_dir):
             known = [each.epoch for each in results.checkpoints(paths) if each.epoch and each.kind == "weights"]
-            hint = f"There are those after {', '.join(map(str, known))}." if known else "It keeps none of epochs."
+            hint = f"There are those after {', '.join(map(str, known))}." if known else "It keeps none."
             raise NotFound(f"Job {row.id} has no weights after epoch {epoch}.", hint=hint, field="epoch", job=row.id)
         return file, max(0, len(finals) - row.state.final) if training is None else training
     call = len(finals) - 1 if training is None else training
