@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.frameworks import OFFERED
 from edt_sdk.schemas.job import JobState
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _values(action: argparse.Action, fragment: str, session: MagicSession, befor
         case "instance_group":
             choices = session.groups()
         case "framework":
-            choices = [str(each.value) for each in Framework]
+            choices = list(OFFERED)
         case "state":
             choices = [state.value for state in JobState]
         case "tag":

@@ -19,6 +19,7 @@ class Framework(StrEnum):
         PYTORCH: the script itself in one process that holds the job's slots.
         DIST: the script once for each of `max_workers` slots, all at once, with RANK, WORLD_SIZE, MASTER_ADDR and
             MASTER_PORT, for plain `torch.distributed`.
+        SERVE: replicas of a deployment, one for each slot. Only the server submits such a job.
         TORCHRUN: a PyTorch Elastic script, as `torchrun` starts it, between `min_workers` and `max_workers`.
     """
 
@@ -26,11 +27,16 @@ class Framework(StrEnum):
     PYTORCH = "PyTorch"
     DIST = "distPyTorch"
     TORCHRUN = "torchrun"
+    SERVE = "serve"
 
     @property
     def elastic(self) -> bool:
         """True when the number of its workers may change while it runs."""
-        return self in (Framework.EDT, Framework.TORCHRUN)
+        return self in (Framework.EDT, Framework.TORCHRUN, Framework.SERVE)
+
+
+OFFERED = tuple(each.value for each in Framework if each is not Framework.SERVE)
+"""The names of those that a submission may name."""
 
 
 def framework_named(name: str) -> Framework:
@@ -38,9 +44,8 @@ def framework_named(name: str) -> Framework:
     try:
         return Framework(name)
     except ValueError:
-        known = [each.value for each in Framework]
         raise Unprocessable(
             f"There is no framework {name!r}.",
-            hint=f"{did_you_mean(name, known)} Use one of {', '.join(known)}.".strip(),
+            hint=f"{did_you_mean(name, OFFERED)} Use one of {', '.join(OFFERED)}.".strip(),
             field="framework",
         ) from None

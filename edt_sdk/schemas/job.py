@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.fields import did_you_mean, misfit, near, words_of
-from edt_sdk.schemas.frameworks import Framework, framework_named
+from edt_sdk.schemas.frameworks import OFFERED, Framework, framework_named
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wmla import WmlaRequest
@@ -65,9 +65,7 @@ Tags = Annotated[
 ]
 Mode = Annotated[str, Meta(extra_json_schema={"enum": ["exact", "fast"]})]
 Log = Annotated[str, Meta(extra_json_schema={"enum": ["quiet", "batches"]})]
-FrameworkName = Annotated[
-    str, Meta(extra_json_schema={"enum": [each.value for each in Framework]}, extra={"metavar": "F"})
-]
+FrameworkName = Annotated[str, Meta(extra_json_schema={"enum": list(OFFERED)}, extra={"metavar": "F"})]
 Seconds = Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0}, extra={"metavar": "S"})]
 DatasetName = Annotated[str, Meta(extra={"metavar": "NAME"})]
 JobId = Annotated[str, Meta(extra={"metavar": "JOB"})]
@@ -270,6 +268,12 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
             if len(getattr(self, name) or "") > LONGEST_PATH:
                 raise InvalidRequest(f"{name} has at most {LONGEST_PATH} characters.", field=name)
         framework = framework_named(self.framework)
+        if framework is Framework.SERVE and (self.registered is None or self.registered.serves is None):
+            raise Unprocessable(
+                "A deployment is no job to submit.",
+                hint="Deploy a version: client.deploy('digits@champion'), or at a shell: edt deploy digits@champion.",
+                field="framework",
+            )
         if self.command and framework is Framework.EDT:
             raise Unprocessable(
                 "The elastic engine runs a Python script, not a command.",

@@ -1,4 +1,4 @@
-"""Keep what a job uses of the catalogue, and the training it validates, as of its submission.
+"""Keep what a job uses of the catalogue, and what it validates or serves, as of its submission.
 
 Only the server writes it. What a client sends here is discarded. A data set or model that gets the same name later is
 a different one and does not affect the job.
@@ -6,11 +6,56 @@ a different one and does not affect the job.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from edt_sdk.schemas.validation import Validates
+
+# The file of a package whose class `Predictor` answers in place of the trained model.
+PREDICTOR = "predictor.py"
+
+
+class Runtime(StrEnum):
+    """The ways to turn a version into answers.
+
+    Attributes:
+        SCRIPT: the training's own script runs up to its `train()`, where the model loads the weights and answers.
+        PREDICTOR: the class `Predictor` in the package's `predictor.py` answers.
+    """
+
+    SCRIPT = "script"
+    PREDICTOR = "predictor"
+
+
+class Serves(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job of the framework `serve` serves.
+
+    Attributes:
+        deployment: the name that it is served under.
+        revision: which one of that deployment, from 1.
+        version: name and number of the version, such as digits/3.
+        sha256: of the file of weights, which is checked before they are loaded.
+        runtime: how the version becomes answers.
+        calls: which of the script's `train()` calls made the weights, from 1.
+        max_batch: most rows that a replica computes at once.
+        exact: every batch has `max_batch` rows, some of them zeros, so that the bits of an answer do not depend on the
+            load.
+        deadline: seconds that a request may take.
+        least: replicas that it keeps also without requests. 0 lets it give up its last slot.
+    """
+
+    deployment: str
+    revision: int
+    version: str
+    sha256: str
+    runtime: Runtime = Runtime.SCRIPT
+    calls: int = 1
+    max_batch: int = 32
+    exact: bool = False
+    deadline: float = 30.0
+    least: int = 1
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +70,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
         console: the script takes `--train_dir` and `--weights`, as models of WMLA's console do.
         weights: it starts with weights in its folder: the model's own, or those to validate.
         validates: the training it validates, None for a training.
+        serves: what it serves, None for a training.
     """
 
     model: str = ""
@@ -38,3 +84,4 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     console: bool = False
     weights: bool = False
     validates: Validates | None = None
+    serves: Serves | None = None

@@ -176,7 +176,12 @@ def check_alias(alias: str) -> None:
         raise InvalidRequest(f"{NEWEST!r} always means the newest version.", hint="Choose another one.", field="alias")
 
 
-def _check_words(description: str, tags: tuple[str, ...]) -> None:
+def check_description(description: str) -> None:
+    """Raise Unprocessable when a text for people is too long."""
     if len(description) > _LONGEST_TEXT:
         raise Unprocessable(f"description has at most {_LONGEST_TEXT:,} characters.", field="description")
+
+
+def _check_words(description: str, tags: tuple[str, ...]) -> None:
+    check_description(description)
     check_tags(tags)

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.registered import Serves
 from edt_sdk.schemas.validation import Validates
 from edt_sdk.schemas.wire.paths import JobPaths
 
@@ -34,8 +35,9 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `link` is the supervisor's socket. `memory_dir` is a folder in memory (tmpfs) for the job's newest state, which
     outlives its processes but not the machine. It is "" where there is none. The supervisor makes and removes it.
-    `validates` is the training and weights that a validation validates, None in a training. A supervisor of a version
-    without the setting does not send `log`, and its job goes on printing as before.
+    `validates` is the training and weights that a validation validates, None in a training. `serves` is what a replica
+    of a deployment serves, and `serve_socket` where the edge listens (`edt_sdk.schemas.serving.replica_channel`). A
+    supervisor of a version without the setting does not send `log`, and its job goes on printing as before.
     """
 
     job_id: str
@@ -55,6 +57,8 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     framework: str = Framework.EDT.value
     command: tuple[str, ...] = ()
     validates: Validates | None = None
+    serves: Serves | None = None
+    serve_socket: str = ""
     log: str = "batches"
 
     @property

@@ -325,15 +325,20 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     restarts: int
 
 
+class Drain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A replica of a deployment answers what it has taken, takes nothing more, and exits with 0."""
+
+
 FromDriver = DriverHello | TrainRequest | Scaled | Failed
 FromWorker = WorkerHello | WorkerReady | Joined | Left | Broken | Progress | EpochMeasured | Held | Trained | Failed
 FromAgent = WorkerHello | Stopped | Began | Noted | Crashed | Done | Failed
 ToDriver = TrainingDone | TrainingFailed
 ToWorker = Begin | Generation
 ToAgent = Halt | Round
+ToReplica = Drain
 
 Upward = FromDriver | FromWorker | FromAgent
-Downward = ToDriver | ToWorker | ToAgent
+Downward = ToDriver | ToWorker | ToAgent | ToReplica
 
 # Both raise msgspec.ValidationError for a malformed message.
 decode_upward: Callable[[bytes], Upward] = msgspec.json.Decoder(Upward).decode

@@ -138,6 +138,10 @@ class JobPaths:
         """Return the k-th training's final state dict, kept when a later one replaces `model_epoch_final.pth`."""
         return self.job_dir / f"training-{training}.final.pth"
 
+    def signature(self, training: int) -> Path:
+        """Return what the k-th training's model takes and returns, see `schemas/serving/examples.py`."""
+        return self.job_dir / f"training-{training}.signature.json"
+
     @property
     def resume_from(self) -> Path:
         """Return the file that names the checkpoint to resume from, such as `epoch-3`.

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.frameworks import SHELL, Framework, framework_named
+from edt_sdk.schemas.frameworks import OFFERED, SHELL, Framework, framework_named
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec
 from edt_sdk.schemas.wmla import WmlaRequest
 from edt_sdk.torchrun.command_line.options import TorchrunCommand
@@ -93,7 +93,7 @@ def _framework(arguments: Arguments) -> Framework:
     if not arguments.framework:
         raise InvalidRequest(
             "args names no framework.",
-            hint=f"Begin it with --exec-start and one of {', '.join(each.value for each in Framework)}.",
+            hint=f"Begin it with --exec-start and one of {', '.join(OFFERED)}.",
             field="--exec-start",
         )
     return framework_named(arguments.framework)
