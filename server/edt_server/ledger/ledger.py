@@ -386,10 +386,19 @@ def arrival(job: str, owner: str, spec: JobSpec) -> JobArrived:
         slots_per_unit=spec.slots_per_unit,
         pending_timeout=spec.pending_timeout,
         rigid=not Framework(spec.framework).elastic,
-        # Its agents form their own group, so the demand never changes. Any number up to the maximum is used.
-        demand=ANY if spec.framework == Framework.TORCHRUN else 1,
+        demand=_first_demand(spec),
         search=spec.search,
     )
+
+
+def _first_demand(spec: JobSpec) -> int:
+    """Return the slots that a job can use before it has asked for any."""
+    # Agents of a torchrun job form their own group, so the demand never changes. Any number up to the maximum is used.
+    if spec.framework == Framework.TORCHRUN:
+        return ANY
+    serves = None if spec.registered is None else spec.registered.serves
+    # A first replica shows whether the version can be served at all.
+    return 1 if serves is None else max(1, serves.least)
 
 
 def briefly(message: str) -> str:

@@ -50,6 +50,7 @@ from edt_server.supervisor.state_machines.events import DRIVER
 from edt_server.supervisor.state_machines.history import History, history_of
 from edt_server.supervisor.state_machines.membership import JobMembership
 from edt_server.supervisor.state_machines.plain import Plain
+from edt_server.supervisor.state_machines.replicas import Replicas
 from edt_server.supervisor.state_machines.standbys import NOWHERE
 from edt_server.supervisor.state_machines.watchdog import Watchdog
 from edt_server.supervisor.state_machines.wording import stream_tail
@@ -382,9 +383,11 @@ class Supervisor:
         self._children.start(key, program, started, failed)
 
 
-def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgents | Plain:
+def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgents | Plain | Replicas:
     """Return the state machine for the job's framework."""
-    framework = Framework(orders.spec.framework)
+    framework, used = Framework(orders.spec.framework), orders.spec.registered
+    if framework is Framework.SERVE and used is not None and used.serves is not None:
+        return Replicas(version=used.serves.version, interpreter=orders.interpreter, history=history)
     if framework in (Framework.PYTORCH, Framework.DIST):
         return Plain(orders.spec, history)
     if framework is Framework.TORCHRUN:

@@ -17,6 +17,7 @@ import msgspec
 
 from edt_sdk import schemas
 from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.serving.replica_channel import socket_of
 from edt_sdk.schemas.torchrun import AGENT_VARIABLE, AgentContext, TorchrunOptions
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, to_environ
 from edt_sdk.schemas.wire.control import SAME, Isolation, Launch, Slot
@@ -227,6 +228,8 @@ def _context(job: JobEnvironment) -> JobContext:
         framework=spec.framework,
         command=spec.command,
         validates=spec.registered.validates if spec.registered is not None else None,
+        serves=spec.registered.serves if spec.registered is not None else None,
+        serve_socket=str(socket_of(orders.runtime_dir)) if spec.framework == Framework.SERVE else "",
         log=spec.log,
     )
 

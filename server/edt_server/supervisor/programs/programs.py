@@ -28,6 +28,7 @@ from edt_server.supervisor.programs.environment import (
 from edt_server.supervisor.state_machines.events import DRIVER
 
 AGENT = "edt_sdk.torchrun.agent"
+REPLICA = "edt_sdk.serving.replica"
 DRIVER_MODULE = "edt_sdk.training.driver"
 WORKER_MODULE = "edt_sdk.training.worker"
 SCRIPT = "edt_sdk.training.script"
@@ -45,7 +46,8 @@ def program_of(
     if slot is None:
         module, environment = DRIVER_MODULE, driver_environment(job)
     elif task is None:
-        module, environment = WORKER_MODULE, worker_environment(job, key, slot)
+        serves = job.orders.spec.framework == Framework.SERVE
+        module, environment = REPLICA if serves else WORKER_MODULE, worker_environment(job, key, slot)
     elif job.orders.spec.framework == Framework.TORCHRUN:
         module, environment = AGENT, agent_environment(job, key, task.slots)
     else:
