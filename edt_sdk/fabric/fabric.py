@@ -27,7 +27,7 @@ from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
 from edt_sdk.schemas.fields import names_checked
 from edt_sdk.schemas.wire.context import worker_context
 from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
-from edt_sdk.training.calls import session, validation_call
+from edt_sdk.training.calls import serving_call, session, validation_call
 from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.member import model_zip, onnx_export
 from edt_sdk.training.records.full_disk import wait_for_lines
@@ -311,7 +311,7 @@ class FabricModel:
         print(f"Job {self.job.id} finishes with state {self.job.state.value}.")
 
     def _train_here(self, own: session.Session, options: TrainOptions) -> None:
-        if validation_call.passes(own, self.model):
+        if validation_call.passes(own, self.model) or serving_call.passes(own, self.model):
             return
         training = own.trainings
         self._request(own, training, options)

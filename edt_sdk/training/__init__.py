@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["zygote"]
+__all__ = ["driver", "worker", "zygote"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -122,6 +122,8 @@ def work(worker: _Worker) -> int:
             # Only a job's first training starts from them. The next one goes on with the weights of its script.
             warm_start=Path(job.warm_start) if job.warm_start and number == 0 else None,
             export=paths.train_dir if training.save_to_onnx else None,
+            # A step of the user's own calls the model in a way that only it knows.
+            signature=None if job.validates or training.fn_step_train else paths.signature(number),
             validation_pass=validation_pass(job, training, data.test_order.samples, device),
         )
         loop = Loop(parts)

@@ -7,11 +7,16 @@ module because the driver runs as `__main__`, and importing it by name would cre
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from edt_sdk.schemas.wire.context import JobContext
 from edt_sdk.training.member.link import Link
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _current: Session | None = None
 
@@ -23,7 +28,8 @@ class Session:
     Attributes:
         path: what `sys.path` held before the script began.
         trainings: trainings that `train()` calls have requested so far.
-        calls: number of `train()` calls so far in a validation. Only one of them requests anything.
+        calls: number of `train()` calls so far in a validation or a replica. Only one of them does anything.
+        takes_over: in a replica, what goes on with the model of that call. The call does not return.
     """
 
     job: JobContext
@@ -31,6 +37,7 @@ class Session:
     path: tuple[str, ...] = ()
     trainings: int = 0
     calls: int = 0
+    takes_over: Callable[[nn.Module], NoReturn] | None = None
 
     def folders_of_code(self) -> list[Path]:
         """Return folders with user modules that workers cannot import: the code folder, and additions of the script.

@@ -26,7 +26,7 @@ from edt_sdk.schemas.wire.saved import SUFFIX, Damaged
 from edt_sdk.training.checkpoints import ckpt
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.peer_errors import PeerLost, Superseded, is_lost_peer, said
-from edt_sdk.training.member import onnx_export
+from edt_sdk.training.member import examples, onnx_export
 from edt_sdk.training.member.link import SUPERVISOR_GONE
 from edt_sdk.training.member.membership import NO_STATE, GroupMembership, handover, is_member
 from edt_sdk.training.member.next_group import NextGroup
@@ -347,6 +347,8 @@ class Loop:
             parts.keeper.final(self._current.model, self._current.optimizer, scheduler)
             if parts.export is not None:
                 self._export(parts.export)
+            if parts.signature is not None:
+                self._write_examples(parts.signature)
             self._steps.conclude()
             self._steps.progress.report(self._current)
             # `final` has removed what a resume needs, but no process has received the report. The next attempt resumes
@@ -366,6 +368,11 @@ class Loop:
         data, device = self._parts.data, self._parts.endpoint.device
         self._heartbeat.computing()
         onnx_export.attempt(folder, self._current.model, data.loader, data.order, device)
+        self._heartbeat.waiting()
+
+    def _write_examples(self, path: Path) -> None:
+        self._heartbeat.computing()
+        examples.attempt(path, self._current.model, self._parts.data, self._parts.endpoint.device)
         self._heartbeat.waiting()
 
 

@@ -38,6 +38,7 @@ class TrainingParts:
         warm_start: `.pth` file with the weights to start from, or `.ckpt` file with the state to go on from, None for
             those of the payload.
         export: folder for an ONNX file of the trained model, None for none.
+        signature: file for what the trained model takes and returns, None for none.
         validation_pass: None unless the job is a validation.
     """
 
@@ -55,4 +56,5 @@ class TrainingParts:
     payload: Path
     warm_start: Path | None
     export: Path | None
+    signature: Path | None
     validation_pass: ValidationPass | None
