@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edt_sdk.callbacks import Callback, LoggerCallback
-    from edt_sdk.client import Client, Job, Search, SearchTrial, Version
+    from edt_sdk.client import Client, Deployment, Job, Search, SearchTrial, Version
     from edt_sdk.fabric import FabricModel
     from edt_sdk.notebook.magics import load_ipython_extension, unload_ipython_extension
     from edt_sdk.schemas.errors import (
@@ -40,6 +40,7 @@ __all__ = [
     "ChangedMeanwhile",
     "Client",
     "Conflict",
+    "Deployment",
     "EdtError",
     "FabricModel",
     "InvalidRequest",
@@ -72,6 +73,7 @@ __all__ = [
 _HOMES = {
     "Callback": "callbacks",
     "Client": "client",
+    "Deployment": "client",
     "FabricModel": "fabric",
     "Job": "client",
     "JobState": "schemas.job",

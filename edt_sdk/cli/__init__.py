@@ -31,6 +31,7 @@ GROUPS = {
     "searches": ("searching",),
     "machine": ("top", "machine"),
     "catalogue": ("catalogue", "versioning"),
+    "deployments": ("deploying",),
     "administration": ("sharing", "simulating", "completing"),
 }
 

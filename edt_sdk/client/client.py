@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 import msgspec
 
 from edt_sdk.client.catalogue import CatalogueClient
+from edt_sdk.client.deployments import DeploymentClient
 from edt_sdk.client.job import Job, is_id, weights_named
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.search import Search, SearchList, fetch_search, fetch_searches
@@ -150,7 +151,7 @@ _OF_SEARCH = ("source", "metric", "space", *SearchOptions.__annotations__)
 
 
 @names_checked
-class Client(CatalogueClient, VersionClient, PlanClient):
+class Client(CatalogueClient, VersionClient, DeploymentClient, PlanClient):
     """A connection to a server.
 
     Args:

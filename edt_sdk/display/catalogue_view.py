@@ -1,4 +1,4 @@
-"""Display data sets, models and their versions: a table in a notebook, lines elsewhere."""
+"""Display data sets, models, their versions and deployments: a table in a notebook, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.packing.table import human_bytes
 from edt_sdk.schemas.catalogue import Dataset, Model
 from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.serving.deployments import DeploymentView
 from edt_sdk.schemas.serving.versions import ModelVersion
 
 DATASET_HEAD = ("NAME", "TYPE", "KEPT", "FILES", "SIZE", "JOBS", "WHERE")
 MODEL_HEAD = ("NAME", "KIND", "FRAMEWORK", "MAIN", "DATA SET", "WORKERS", "TRAININGS")
 VERSION_HEAD = ("VERSION", "ALIASES", "METRICS", "JOB", "EPOCH", "CREATED", "SIZE", "DESCRIPTION")
+DEPLOYMENT_HEAD = ("NAME", "STATE", "VERSION", "REPLICAS", "SPACE", "ADDRESS", "MESSAGE")
+_REVISION_HEAD = ("REVISION", "VERSION", "ANSWERS", "SINCE", "BY", "OUTCOME")
 _NO_DATASETS = "No data sets yet: client.add_dataset(name, folder) adds one."
 _NO_MODELS = "No models yet: client.add_model(name, folder) adds one."
 
@@ -98,3 +101,49 @@ class ModelList(list[Model]):
 
     def _repr_html_(self) -> str:
         return html_table(MODEL_HEAD, list(map(model_cells, self)), empty=_NO_MODELS)
+
+
+def deployment_cells(item: DeploymentView) -> tuple[str, ...]:
+    """Return the columns of a deployment."""
+    replicas = f"{item.ready} of {item.replicas[0]}–{item.replicas[1]}"
+    return (item.name, item.state.value, item.version, replicas, item.space, item.url, item.message.partition("\n")[0])
+
+
+def deployment_rows(item: DeploymentView) -> list[tuple[str, str]]:
+    """Return what there is to say about a deployment, a row each, without what is empty."""
+    least, most = item.replicas
+    counted = [each.requests for each in item.counters.values()]
+    answers = sum(sum(each.values()) for each in counted)
+    failed = sum(count for each in counted for status, count in each.items() if status >= 500)
+    revisions = [each for each in item.revisions if each.share or not each.outcome]
+    rows = [
+        ("state", item.state.value),
+        ("", item.message.partition("\n")[0]),
+        ("serves", ", ".join(f"{each.version} ({each.share} %)" for each in revisions) or item.version),
+        ("replicas", f"{item.ready} answer, {item.wanted} wanted, {least} to {most}"),
+        ("slots", f"{item.slots} at priority {item.priority} in {item.instance_group}"),
+        ("requests", f"{answers:,}, {failed:,} of them failed" if answers else "none yet"),
+        ("address", item.url),
+        ("keys", "public" if item.public else ", ".join(f"{key.name} ({key.id})" for key in item.keys) or "none yet"),
+        ("space", item.space),
+        ("description", item.description),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def revision_table(item: DeploymentView) -> str:
+    """Return all revisions of a deployment, the newest first."""
+    return text_table(
+        _REVISION_HEAD,
+        [
+            (
+                each.number,
+                each.version,
+                f"{each.share} %" if each.share else "",
+                stamp(each.created),
+                each.by,
+                each.outcome,
+            )
+            for each in item.revisions
+        ],
+    )

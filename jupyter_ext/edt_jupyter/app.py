@@ -151,6 +151,17 @@ class EdtApp(ExtensionApp):
         help="Workers that a training with fewer CPU slots than it asks for keeps ready for its next ones, while a "
         "fifth of the memory stays free. 0 for none.",
     ).tag(config=True)
+    serve_host = Unicode(
+        "127.0.0.1",
+        help="Address of this machine at which deployments are called with a key, past Jupyter Server. A proxy in "
+        "front brings TLS and limits of rate.",
+    ).tag(config=True)
+    serve_port = Int(
+        0,
+        min=0,
+        max=65535,
+        help="Port of `serve_host`. 0 for a free one, which later starts use again.",
+    ).tag(config=True)
     retention_days = Float(
         0.0,
         min=0.0,

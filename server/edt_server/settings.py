@@ -45,6 +45,8 @@ class Settings:
         retention_days: days after its end that a job is removed with its results, 0 for never.
         retention_bytes: most bytes of ended jobs. The oldest are removed until it holds. 0 for no limit.
         isolation: what the processes of jobs can reach.
+        serve_host: address that deployments are called at.
+        serve_port: its port, 0 for a free one, which is kept.
         account_of: which system account a user's jobs run as, see `system.isolation.account_of`.
         warnings: sentences on these settings that every admin should read.
     """
@@ -72,6 +74,8 @@ class Settings:
     retention_bytes: int = 0
     isolation: Isolation = field(default_factory=Isolation)
     account_of: AccountOf | None = None
+    serve_host: str = "127.0.0.1"
+    serve_port: int = 0
     warnings: Sequence[str] = ()
 
     def isolation_of(self, owner: str) -> Isolation:

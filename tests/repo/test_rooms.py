@@ -33,6 +33,7 @@ edt_sdk.monitor: display formatting http waiting
 edt_sdk.notebook: client display formatting http monitor packing pictures.parts torchrun.command_line waiting
 edt_sdk.pictures: pictures.parts
 edt_sdk.testing: client keeper
+edt_sdk.serving: training training.calls training.checkpoints training.member training.user
 edt_sdk.torchrun: training training.exchange
 edt_sdk.training: training.calls training.checkpoints training.exchange training.member training.records training.sampling training.update training.user training.validation
 edt_sdk.training.calls: client display training.member training.user
@@ -48,12 +49,14 @@ edt_sdk.waiting: display formatting http packing
 edt_server.agent: messaging supervisor supervisor.processes supervisor.programs system
 edt_server.catalogue: edt_sdk.packing files ledger settings store system
 edt_server.channel: catalogue files ledger messaging settings store supervisor supervisor.processes supervisor.programs system
+edt_server.deployments: system
 edt_server.history: edt_sdk.pictures edt_sdk.pictures.parts outputs
 edt_server.jobs: catalogue edt_sdk.packing files ledger settings store system
 edt_server.leadership: store system
 edt_server.ledger: core history store system
 edt_server.outputs: edt_sdk.pictures.parts
-edt_server.service: catalogue channel core edt_sdk.pictures edt_sdk.pictures.parts files history jobs ledger outputs searching settings simulator store suggestions system
+edt_server.service: catalogue channel core deployments edt_sdk.pictures edt_sdk.pictures.parts files history jobs ledger outputs searching settings simulator store suggestions system
+edt_server.serving: agent system
 edt_server.settings: store system
 edt_server.simulator: core edt_sdk.pictures edt_sdk.pictures.parts
 edt_server.suggestions: agent searching system

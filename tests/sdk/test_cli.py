@@ -313,7 +313,7 @@ def test_nothing_is_stopped_or_deleted_when_a_name_is_not_clear(edt, peer, view)
 def test_verbs_are_listed_in_groups(edt):
     text = edt("--help").stdout
     heads = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert heads[-5:] == ["jobs:", "searches:", "machine:", "catalogue:", "administration:"]
+    assert heads[-6:] == ["jobs:", "searches:", "machine:", "catalogue:", "deployments:", "administration:"]
     verbs = build_parser()._subparsers._group_actions[0].choices
     assert {verb for verb in verbs if f"\n  {verb} " in text} == set(verbs)
 
@@ -593,6 +593,7 @@ def test_every_verb_of_the_design_is_there():
         "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
         "validate", "validation", "clone", "interpreters", "top", "completion", "quota", "search", "version",
+        "deploy", "deployment", "predict",
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from edt_sdk.schemas import (
     wmla,
 )
 from edt_sdk.schemas.search import spec, views
-from edt_sdk.schemas.serving import versions
+from edt_sdk.schemas.serving import deployments, versions
 from edt_server.outputs import logs
 
 _STRUCTS: tuple[type[msgspec.Struct], ...] = (
@@ -33,6 +33,8 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.ModelTraining),
     *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
     *(versions.NewVersion, versions.VersionPatch, versions.ModelVersion, versions.VersionComparison),
+    *(deployments.NewDeployment, deployments.DeploymentPatch, deployments.NewRevision, deployments.DeploymentView),
+    *(deployments.NewKey, deployments.DeploymentKey),
     *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, spec.OnceMore, views.SearchView, views.RungView),
     *(views.TrialView, views.TrialReport, views.Decision, views.SearchPreview),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),

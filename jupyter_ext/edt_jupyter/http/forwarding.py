@@ -24,14 +24,24 @@ from tornado.web import HTTPError, RequestHandler
 
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 
+# Of a request to a deployment with binary tensors, and of its answer.
+HEADER_LENGTH = "Inference-Header-Content-Length"
 SECRET, USER = "X-Edt-Forwarded", "X-Edt-User"
 # The status of a server that was taken for the leader and is not. It did nothing, so ask again.
 NOT_LEADING = 421
 _CONNECT_SECONDS = 5.0
 _ANY_SIZE = 1 << 62
 _PIECE = 1 << 16
-_ASKED = ("Accept", "Content-Type", "Content-Length", "Last-Event-ID", "If-Match", "If-None-Match")
-_ANSWERED = ("Content-Type", "Content-Length", "Content-Disposition", "Cache-Control", "X-Accel-Buffering", "ETag")
+_ASKED = ("Accept", "Content-Type", "Content-Length", "Last-Event-ID", "If-Match", "If-None-Match", HEADER_LENGTH)
+_ANSWERED = (
+    "Content-Type",
+    "Content-Length",
+    "Content-Disposition",
+    "Cache-Control",
+    "X-Accel-Buffering",
+    "ETag",
+    HEADER_LENGTH,
+)
 _EVENTS = "text/event-stream"
 _API = "/edt/api/"
 

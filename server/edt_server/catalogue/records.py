@@ -17,6 +17,7 @@ from edt_server.store import CatalogueRow, Use
 DATASET, MODEL, TEMPLATE, WEIGHTS, ALGORITHM = "dataset", "model", "template", "weights", "algorithm"
 # A version of a model, and what all versions of a name have in common.
 VERSION, VERSIONS = "version", "versions"
+DEPLOYMENT = "deployment"
 CALLED = {
     DATASET: "data set",
     MODEL: "model",
@@ -25,6 +26,7 @@ CALLED = {
     ALGORITHM: "search algorithm",
     VERSION: "version",
     VERSIONS: "name of versions",
+    DEPLOYMENT: "deployment",
 }
 COPY, REFERENCE = "copy", "reference"
 

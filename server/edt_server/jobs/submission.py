@@ -23,6 +23,7 @@ from edt_sdk.schemas.errors import PackageError, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.plan import InstanceGroup
+from edt_sdk.schemas.serving.examples import SIGNATURE_FILE
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.saved import SUFFIX
 from edt_server.catalogue.places import check_there, folder_of
@@ -136,6 +137,8 @@ def place(
         if weights is not None:
             kept = job_files.BRANCH if weights.suffix == SUFFIX else WARM_START
             keep(weights, paths.job_dir / kept, settings.data_dir)
+            if (signature := weights.with_name(SIGNATURE_FILE)).exists():  # of a version that is to be served
+                keep(signature, paths.job_dir / SIGNATURE_FILE, settings.data_dir)
         _write_settings(settings, spec, paths)
         if config is not None:
             replaced = paths.submitted / spec.code_dir / job_files.CONFIG

@@ -43,6 +43,7 @@ from edt_server.ledger import Change, LedgerWriter, recovery, reports, suspensio
 from edt_server.outputs import results
 from edt_server.service import access, forecast, views, what_if
 from edt_server.service.cluster import cluster, standing, unexplained
+from edt_server.service.deployments import Deployments
 from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
@@ -102,6 +103,7 @@ class Service:
         self.catalogue = Catalogue(self)
         self.validations = Validations(self)
         self.versions = Versions(self)
+        self.deployments = Deployments(self)
         private = (self.settings.data_dir, self.settings.runtime_dir)
         self.searches = Searches(self, Suggestions(self.settings.job_environ, self.settings.isolation, private))
         self.pictures = Picturing(self, self._events)
@@ -153,6 +155,11 @@ class Service:
     def capacity(self) -> int:
         """Return the number of slots now."""
         return len(self._ledger.core.slots)
+
+    async def asked(self, job: str) -> int:
+        """Return how many slots a living job asks for now, 0 for another one."""
+        core = self._ledger.core
+        return await self._writer.read(lambda: core.asked(job) if job in core.jobs else 0)
 
     def ended(self, job: str) -> bool:
         """Return whether the job has ended or was deleted, as last committed."""
@@ -463,8 +470,12 @@ class Service:
         return await self._writer.read(self._show, row)
 
     async def stop_all(self, user: str) -> list[str]:
-        """Stop all jobs of the user that have not ended, and return their ids. First the searches, which start jobs."""
+        """Stop all jobs of the user that have not ended, and return their ids.
+
+        First the searches, which start jobs, and the deployments, which would wait for replicas.
+        """
         await self.searches.stop_all(user)
+        await self.deployments.stop_all(user)
         stopped: list[str] = []
         for row in await self._writer.read(lambda: self._ledger.store.jobs(owner=user)):
             if not row.state.final:

@@ -12,6 +12,7 @@ import hashlib
 import io
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,7 @@ import msgspec
 
 from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.job import JobSpec, JobView
+from edt_sdk.schemas.serving.examples import SIGNATURE_FILE
 from edt_sdk.schemas.serving.versions import (
     NEWEST,
     ModelVersion,
@@ -76,6 +78,24 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     start: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ServableVersion:
+    """A version that is to be served.
+
+    Attributes:
+        name: with its number.
+        calls: which of the script's `train()` calls made the weights, from 1.
+        spec: the settings of the training, with the number of threads that it had.
+        stored: its code and, as `kept`, its weights.
+    """
+
+    name: str
+    sha256: str
+    calls: int
+    spec: JobSpec
+    stored: Stored
+
+
 class VersionsRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the versions of a name have in common, in the store: the last number, and a number for each alias."""
 
@@ -111,7 +131,9 @@ class Versions:
 
             def fill(places: Places) -> VersionRecord:
                 described = _described(row, stored, paths, training, new.epoch)
-                return self._filled(places, weights, stored, described, new)
+                # The examples in it are of the final weights.
+                signature = paths.signature(training) if new.epoch is None else None
+                return self._filled(places, weights, signature, stored, described, new)
 
             await self._shelf.add(user, f"{new.name}/{number}", fill)
         if new.alias:
@@ -161,9 +183,15 @@ class Versions:
         return await self.version(user, VersionReference(shown.name, shown.number))
 
     async def delete(self, user: str, wanted: VersionReference) -> None:
-        """Remove a version with its files. Conflict when an alias means it."""
+        """Remove a version with its files. Conflict when an alias means it, or a deployment serves it."""
         row = await self._row(user, wanted)
         name, number = _parts(row)
+        if served := self._service.deployments.serving(user, row.name):
+            raise Conflict(
+                f"{row.name} is served by the deployment{'s' if len(served) > 1 else ''} {', '.join(served)}.",
+                hint="Let it serve another version first, or stop it.",
+                field="version",
+            )
         line = (await self._by_name(user))[name]
 
         def check(change: Change) -> None:
@@ -188,6 +216,14 @@ class Versions:
         """Return the file of its weights, and its name with its number. Conflict when the file has changed."""
         row = await self._checked(user, wanted)
         return self._shelf.places(row).weights, row.name
+
+    async def servable(self, user: str, wanted: VersionReference) -> ServableVersion:
+        """Return what a deployment needs of a version. Conflict when the weights on disk have changed."""
+        row = await self._checked(user, wanted)
+        record, places = _record(row), self._shelf.places(row)
+        stored = Stored(record.job, record.spec, places.code, places.weights, record.config)
+        spec = msgspec.structs.replace(record.spec, threads_per_slot=record.threads_per_slot)
+        return ServableVersion(row.name, record.sha256, record.training + 1, spec, stored)
 
     async def reproduce(self, user: str, wanted: VersionReference) -> JobView:
         """Train a version again: the same code, settings and beginning, as a new job."""
@@ -285,12 +321,20 @@ class Versions:
         return await self._service.change(work)
 
     def _filled(
-        self, places: Places, weights: Path, stored: Stored, described: VersionRecord, new: NewVersion
+        self,
+        places: Places,
+        weights: Path,
+        signature: Path | None,
+        stored: Stored,
+        described: VersionRecord,
+        new: NewVersion,
     ) -> VersionRecord:
         """Copy the files of a version to their places, and return its whole record. Blocks."""
         places.weights.parent.mkdir()
         self._copy(weights, places.weights)
         self._copy(stored.package, places.code)
+        if signature is not None and is_regular(signature):
+            self._copy(signature, places.weights.with_name(SIGNATURE_FILE))
         start = ""
         if stored.kept is not None:
             start = f"start{stored.kept.suffix}"

@@ -159,9 +159,11 @@ class Store:
             names = {row[0]: row[1] for row in session.execute(select(JobModel.id, name))}
         return names | self.searches.names()
 
-    def entries(self, owner: str, kind: str | None = None) -> list[CatalogueRow]:
-        """Return the catalogue entries of an owner, sorted by name, optionally only those of this kind."""
-        query = select(CatalogueModel).where(CatalogueModel.owner == owner)
+    def entries(self, owner: str | None, kind: str | None = None) -> list[CatalogueRow]:
+        """Return the catalogue entries of an owner, or of all, sorted by name, optionally only those of this kind."""
+        query = select(CatalogueModel)
+        if owner is not None:
+            query = query.where(CatalogueModel.owner == owner)
         if kind is not None:
             query = query.where(CatalogueModel.kind == kind)
         with self._reading() as session:

@@ -1,0 +1,189 @@
+"""Versions that answer requests, on the slots of a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import requests
+import torch
+
+from edt_sdk import Conflict, Deployment, InvalidRequest, JobFailed, JobState, ServerUnreachable, Version
+from edt_sdk.schemas.serving.deployments import DeploymentState
+from tests.e2e.elastic import DATA
+from tests.e2e.harness import Jobs
+from tests.waiting import until
+
+SCRIPT = f"""
+{DATA}
+import sys
+
+def datasets():
+    return data(64, 1), data(32, 2)
+
+torch.manual_seed(int(sys.argv[1]))
+model = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.2), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+FabricModel(model, datasets, nn.functional.cross_entropy, optimizer).train(1, 8, 2)
+"""
+ROWS = torch.randn(5, 6, generator=torch.Generator().manual_seed(3))
+
+
+def trained(jobs: Jobs, folder: Path, seed: int) -> Version:
+    """Train the net and keep it."""
+    (folder / "train.py").write_text(SCRIPT)
+    job = jobs.client.submit(folder, args=[str(seed)], max_workers=1, progress=False).wait(300, progress=False)
+    return jobs.client.register(job, "net")
+
+
+def right(version: Version, rows: torch.Tensor = ROWS) -> np.ndarray:
+    """Return what the model of a version answers in the notebook, to each row alone."""
+    net = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Dropout(0.2), torch.nn.Linear(4, 2))
+    with torch.inference_mode():
+        model = version.load_into(net).eval()
+        return torch.cat([model(row[None]) for row in rows]).numpy()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "net"
+    made.mkdir()
+    return made
+
+
+def test_from_a_training_to_answers_a_new_version_and_back(four_slots: Jobs, folder: Path) -> None:
+    client = four_slots.client
+    first, second = trained(four_slots, folder, 1), trained(four_slots, folder, 2)
+    made = client.deploy(first, max_batch=1, exact=True)
+    assert (made.name, made.view.version) == ("net", "net/1")
+    made.wait_ready(300)
+    assert np.array_equal(made.predict(ROWS), right(first)), "equal, bit by bit"
+    assert made.predict(ROWS[0].tolist()) is not None
+    with pytest.raises(InvalidRequest, match="6"):
+        made.predict(ROWS[:, :5])
+    # With a key, past Jupyter Server.
+    assert requests.post(made.url, json={"inputs": ROWS.tolist()}).status_code == 401
+    key = made.create_key("shop")
+    bearer = {"Authorization": f"Bearer {key}"}
+    answer = requests.post(made.url, json={"inputs": ROWS.tolist()}, headers=bearer)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["X-EDT-Version"] == "net/1"
+    assert np.allclose(answer.json()["outputs"], right(first), rtol=1e-6)
+    # Another version takes over under load, without a request that fails.
+    stop = False
+
+    def call() -> list[tuple[int, str]]:
+        found = []
+        with requests.Session() as session:
+            while not stop:
+                got = session.post(made.url, json={"inputs": ROWS[:1].tolist()}, headers=bearer)
+                found.append((got.status_code, got.headers.get("X-EDT-Version", got.text)))
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(call) for _ in range(2)]
+        try:
+            made.update(2)
+            until(lambda: made.refresh().view.version == "net/2", limit=300)
+            until(lambda: np.array_equal(made.predict(ROWS), right(second)), limit=60)
+        finally:
+            stop = True
+        answered = [each for found in calls for each in found.result()]
+    assert {status for status, _ in answered} == {200}
+    assert {version for _, version in answered} == {"net/1", "net/2"}
+    until(lambda: [job.view.framework for job in client.jobs(state=JobState.RUNNING)] == ["serve"], limit=60)
+    with pytest.raises(Conflict, match="served"):
+        second.delete()
+    made.rollback()
+    until(lambda: made.refresh().view.version == "net/1", limit=300)
+    assert [(each.number, each.version) for each in made.view.revisions] == [(3, "net/1"), (2, "net/2"), (1, "net/1")]
+    assert made.view.revisions[1].outcome == "It answered until revision 3 took over."
+    made.revoke_key(key)
+    assert requests.post(made.url, json={"inputs": ROWS.tolist()}, headers=bearer).status_code == 401
+    made.stop()
+    until(lambda: _refused(made), limit=60)
+    assert made.refresh().state is DeploymentState.STOPPED
+    made.start().wait_ready(300)
+    assert np.array_equal(made.predict(ROWS), right(first))
+    made.delete()
+    until(lambda: not client.jobs(state=JobState.RUNNING), limit=60)
+    assert client.deployments() == []
+
+
+def _refused(made: Deployment) -> bool:
+    try:
+        made.predict(ROWS)
+    except Conflict as stopped:
+        return "stopped" in str(stopped)
+    except ServerUnreachable:
+        return False
+    return False
+
+
+def test_a_replica_that_is_killed_costs_no_request_and_is_replaced(four_slots: Jobs, folder: Path) -> None:
+    version = trained(four_slots, folder, 1)
+    made = four_slots.client.deploy(version, name="two", replicas=2, public=True).wait_ready(300)
+    until(lambda: made.refresh().view.ready == 2, limit=120)
+    wanted = right(version, ROWS[:1])
+    answered, stop = [], False
+
+    def call() -> None:
+        with requests.Session() as session:
+            while not stop:
+                got = session.post(made.url, json={"inputs": ROWS[:1].tolist()})
+                answered.append((got.status_code, got.text))
+                assert np.allclose(got.json()["outputs"], wanted, rtol=1e-5)
+
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(call) for _ in range(2)]
+        try:
+            killed = made.job.workers()[0]["pid"]
+            os.kill(killed, signal.SIGKILL)
+            until(lambda: killed not in [each["pid"] for each in made.job.workers()], limit=60)
+            until(lambda: made.refresh().view.ready == 2, limit=120)
+        finally:
+            stop = True
+        for each in calls:
+            each.result()
+    assert {status for status, _ in answered} == {200}
+    assert made.job.state is JobState.RUNNING
+
+
+def test_replicas_follow_the_load_and_a_training_gets_its_slots_back(four_slots: Jobs, folder: Path) -> None:
+    version = trained(four_slots, folder, 1)
+    made = four_slots.client.deploy(
+        version, name="idle", replicas="0:3", public=True, release_after=2, idle_after=4
+    ).wait_ready(300)
+    until(lambda: made.refresh().state is DeploymentState.IDLE, limit=60)
+    assert made.view.slots == 0
+    begun = time.monotonic()
+    assert np.allclose(made.predict(ROWS), right(version), rtol=1e-5), "a request brings it back"
+    assert time.monotonic() - begun < 60
+    made.scale(1, 1)
+    until(lambda: made.refresh().view.replicas == (1, 1), limit=10)
+
+
+def test_what_cannot_be_served_says_why(four_slots: Jobs, folder: Path) -> None:
+    version = trained(four_slots, folder, 1)
+    client = four_slots.client
+    kept = (four_slots.server.data_dir / "catalogue").glob("*/*/weights/model_epoch_final.pth")
+    weights = max(kept, key=lambda file: file.stat().st_mtime)
+    saved = weights.read_bytes()
+    weights.write_bytes(saved + b"x")
+    with pytest.raises(Conflict, match="not what was registered"):
+        client.deploy(version)
+    weights.write_bytes(saved)
+    made = client.deploy(version, name="broken")
+    job = made.job
+    until(lambda: job.refresh().state is JobState.RUNNING, limit=300)
+    with pytest.raises(Conflict, match="already"):
+        client.deploy(version, name="broken")
+    made.stop()
+    until(lambda: job.refresh().state.final, limit=60)
+    with pytest.raises(JobFailed, match="stopped"):
+        made.wait_ready(10)
