@@ -16,12 +16,14 @@ HEAD = (
     "/** The server's requests and answers. Generated from the OpenAPI description by `make types`; do not edit. */\n"
 )
 # What no page builds or reads.
-UNUSED = {"JobSpec", "OfJob", "Picked", "Registered", "TorchrunOptions", "Validates", "WmlaRequest"} | {
+UNUSED = {"JobSpec", "OfJob", "Picked", "TorchrunOptions", "Validates", "WmlaRequest"} | {
+    *("Registered", "Runtime", "Serves"),
     *("SearchSpec", "SearchPatch", "SearchPreview", "NewPoints", "OnceMore", "Uniform", "Integer", "Choice"),
     *("TrialReport", "Decision"),
     *("InstanceGroupChange", "ResourceGroupChange", "Plan", "Error", "JobResume"),
     *("DatasetDetails", "ModelChange", "ModelTraining", "NewDataset", "NewModel"),
     *("NewVersion", "VersionPatch", "VersionComparison"),
+    *("NewDeployment", "DeploymentPatch", "NewRevision", "NewKey"),
 }
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 

@@ -71,6 +71,20 @@ export interface IClusterSlot {
   leaving: boolean;
 }
 
+/** What the edge has counted of a target since it began, and its state now. */
+export interface ICounters {
+  requests?: Record<string, number>;
+  rows?: number;
+  batches?: number;
+  busy?: number;
+  latency?: Record<string, number>;
+  latency_sum?: number;
+  queued?: number;
+  waited?: number;
+  replicas?: number;
+  working?: number;
+}
+
 export interface ICurve {
   /** What x counts: samples or updates from the start of the training, or seconds since the epoch. */
   axis: 'samples' | 'updates' | 'time';
@@ -137,6 +151,59 @@ export interface IDatasets {
   datasets: IDataset[];
   types: string[];
   data_folder: string;
+}
+
+/** A key as it is listed. */
+export interface IDeploymentKey {
+  /** The part of it that is no secret. */
+  id: string;
+  /** Who it is for. */
+  name: string;
+  /** Seconds since the epoch (UTC). */
+  created: number;
+  /** Likewise, null for never. */
+  expires: number | null;
+  /** The key itself, only in the answer that makes it. It is kept nowhere. */
+  key: string;
+}
+
+export const DeploymentStates = ['FAILED', 'IDLE', 'READY', 'STARTING', 'STOPPED', 'WAITING'] as const;
+export type DeploymentState = (typeof DeploymentStates)[number];
+
+/** A deployment as it is now. */
+export interface IDeploymentView {
+  name: string;
+  owner: string;
+  /** Seconds since the epoch (UTC). */
+  created: number;
+  /** What it does with a request. */
+  state: DeploymentState;
+  /** A sentence on that, with what it waits for. Empty when it is ready. */
+  message: string;
+  /** That answers most callers, or would when it is started. */
+  version: string;
+  /** Where it is called with a key, empty while nothing takes requests. Through Jupyter Server and its login it is called at `edt/api/deployments/<name>/predict`. */
+  url: string;
+  instance_group: string;
+  replicas: [number, number];
+  priority: number;
+  description: string;
+  space: string;
+  public: boolean;
+  origins: string[];
+  release_after: number;
+  idle_after: number;
+  /** Replicas that its load needs. */
+  wanted: number;
+  /** That it holds. */
+  slots: number;
+  /** Replicas that answer. */
+  ready: number;
+  keys: IDeploymentKey[];
+  /** What has been counted of the revisions that answer now, by number, since they do. */
+  counters: Record<string, ICounters>;
+  /** All, the newest first. */
+  revisions: IRevision[];
 }
 
 /** One row of the list. */
@@ -577,6 +644,20 @@ export interface IResourceGroup {
   hosts?: string[];
   /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number. "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
   slots?: string;
+}
+
+/** A version that a deployment has served, serves, or is about to serve. */
+export interface IRevision {
+  number: number;
+  version: string;
+  job: string;
+  created: number;
+  by: string;
+  share: number;
+  outcome: string;
+  max_batch: number;
+  exact: boolean;
+  deadline: number;
 }
 
 /** How far the trials are that are compared with each other after the same epochs. */

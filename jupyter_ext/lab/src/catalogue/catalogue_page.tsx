@@ -1,4 +1,4 @@
-/** The catalogue: data sets, models, their versions, and the groups that jobs queue in, as tabs. */
+/** The catalogue: data sets, models, their versions and deployments, and the groups that jobs queue in, as tabs. */
 
 import { useEffect, useState } from 'react';
 import type { ReactElement } from 'react';
@@ -8,6 +8,7 @@ import type { ISignal } from '@lumino/signaling';
 import { Tabs } from '../page/tabs';
 
 import { Datasets } from './datasets';
+import { Deployments } from './deployments';
 import { InstanceGroups } from './instance_groups';
 import { Models } from './models';
 import type { Uploads } from './uploads';
@@ -34,7 +35,7 @@ export function CataloguePage(props: {
   }, [props.asked]);
   return (
     <div className="jp-edt-catalogue">
-      <h2>Data sets, models, versions and instance groups</h2>
+      <h2>Data sets, models, versions, deployments and instance groups</h2>
       <Tabs
         label="The catalogue"
         chosen={tab}
@@ -43,6 +44,7 @@ export function CataloguePage(props: {
           { key: 'datasets', label: 'Data sets', content: () => <Datasets uploads={props.uploads} /> },
           { key: 'models', label: 'Models', content: () => <Models /> },
           { key: 'versions', label: 'Versions', content: () => <Versions /> },
+          { key: 'deployments', label: 'Deployments', content: () => <Deployments /> },
           { key: 'groups', label: 'Instance groups', content: () => <InstanceGroups /> }
         ]}
       />

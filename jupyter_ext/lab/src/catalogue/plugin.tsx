@@ -23,7 +23,7 @@ interface Args extends ReadonlyJSONObject {
 /** The page of the catalogue. */
 export const catalogue: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-edt:catalogue',
-  description: 'Data sets, models, versions and instance groups.',
+  description: 'Data sets, models, versions, deployments and instance groups.',
   autoStart: true,
   requires: [IEdt],
   optional: [ILayoutRestorer, ICommandPalette, ILauncher],
@@ -51,7 +51,7 @@ export const catalogue: JupyterFrontEndPlugin<void> = {
         name: 'catalogue',
         command,
         icon: catalogueIcon,
-        caption: 'Data sets, models, versions and instance groups.',
+        caption: 'Data sets, models, versions, deployments and instance groups.',
         key: () => '',
         label: () => 'Catalogue',
         content: (args, _, keep) => (

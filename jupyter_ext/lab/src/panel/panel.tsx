@@ -118,7 +118,7 @@ function Head(props: { commands: Commands; scope: Scope; onScope: (scope: Scope)
   const doors: [string, string, string][] = [
     [CommandIDs.train, 'Train …', 'Submit a training with a form'],
     [CommandIDs.openCluster, 'Slots', 'Slots and queues: who has what, and by which policy'],
-    [CommandIDs.openCatalogue, 'Catalogue', 'Data sets, models, versions and instance groups']
+    [CommandIDs.openCatalogue, 'Catalogue', 'Data sets, models, versions, deployments and instance groups']
   ];
   return (
     <div className="jp-edt-panel-head">
