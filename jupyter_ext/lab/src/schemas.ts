@@ -282,6 +282,10 @@ export interface IJobPatch {
   notes?: string | null;
   /** Words to find it by, separated by commas, in place of the present ones; empty for none. */
   tags?: string[] | null;
+  /** The project it belongs to; empty for none. */
+  project?: string | null;
+  /** The experiment in that project; empty for none. */
+  experiment?: string | null;
 }
 
 /** How far the training is. Updates and epochs count from 0. */
@@ -321,6 +325,10 @@ export interface IJobView {
   notes: string;
   /** Words to find it by, at most 20 of at most 40 characters, separated by commas. */
   tags: string[];
+  /** Name of the project it belongs to, at most 100 characters without a slash. */
+  project: string;
+  /** Name of the experiment in that project whose runs it is compared with. */
+  experiment: string;
   id: string;
   name: string;
   owner: string;

@@ -169,17 +169,21 @@ class Service:
         everybody: bool = False,
         state: JobState | None = None,
         tag: str | None = None,
+        project: str | None = None,
+        experiment: str | None = None,
         search: str | None = None,
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobView]:
         """Return the user's jobs, newest first. With `everybody` also return the public view of other users' jobs.
 
-        With `tag` only the user's own jobs, since tags are not public. For `search`, `before` and `limit` see
-        `Store.jobs`.
+        With `tag`, `project` or `experiment` only the user's own jobs, since these are not public. For `search`,
+        `before` and `limit` see `Store.jobs`.
         """
-        states, owner = None if state is None else [state], None if everybody and tag is None else user
-        found = await self._shown(owner=owner, states=states, tag=tag, search=search, before=before, limit=limit)
+        labels = {"tag": tag, "project": project, "experiment": experiment}
+        owner = None if everybody and not any(labels.values()) else user
+        states = None if state is None else [state]
+        found = await self._shown(owner=owner, states=states, search=search, before=before, limit=limit, **labels)
         return [view if access.may(user, view.owner) else views.public_view(view) for _, view in found]
 
     async def described(
