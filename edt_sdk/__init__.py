@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edt_sdk.callbacks import Callback, LoggerCallback
-    from edt_sdk.client import Client, Job, Search, SearchTrial, Version
+    from edt_sdk.client import Client, Experiment, Job, Project, Search, SearchTrial, Version
     from edt_sdk.fabric import FabricModel
     from edt_sdk.notebook.magics import load_ipython_extension, unload_ipython_extension
     from edt_sdk.schemas.errors import (
@@ -41,6 +41,7 @@ __all__ = [
     "Client",
     "Conflict",
     "EdtError",
+    "Experiment",
     "FabricModel",
     "InvalidRequest",
     "Job",
@@ -52,6 +53,7 @@ __all__ = [
     "NotBuiltYet",
     "NotFound",
     "PackageError",
+    "Project",
     "Search",
     "SearchTrial",
     "ServerUnreachable",
@@ -72,11 +74,13 @@ __all__ = [
 _HOMES = {
     "Callback": "callbacks",
     "Client": "client",
+    "Experiment": "client",
     "FabricModel": "fabric",
     "Job": "client",
     "JobState": "schemas.job",
     "JobView": "schemas.job",
     "LoggerCallback": "callbacks",
+    "Project": "client",
     "Search": "client",
     "SearchTrial": "client",
     "Version": "client",

@@ -125,5 +125,6 @@ _VALUES: dict[str, Callable[..., list[str]]] = {
     "parent": _NAMED["group"],
     "resource_group": _NAMED["resource"],
     "dataset": _NAMED["dataset"],
+    "project": _asked(_names("projects", "projects")),
     "state": _states,
 }

@@ -17,6 +17,7 @@ import msgspec
 from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.job import Job, is_id, weights_named
 from edt_sdk.client.plan import PlanClient
+from edt_sdk.client.projects import ProjectClient
 from edt_sdk.client.search import Search, SearchList, fetch_search, fetch_searches
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.client.versions import Version, VersionClient
@@ -152,7 +153,7 @@ _OF_SEARCH = ("source", "metric", "space", *SearchOptions.__annotations__)
 
 
 @names_checked
-class Client(CatalogueClient, VersionClient, PlanClient):
+class Client(CatalogueClient, VersionClient, ProjectClient, PlanClient):
     """A connection to a server.
 
     Args:

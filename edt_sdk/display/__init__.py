@@ -14,6 +14,7 @@ __all__ = [
     "log_text",
     "picture",
     "readings",
+    "runs_view",
     "search_view",
     "text_pictures",
     "top_view",

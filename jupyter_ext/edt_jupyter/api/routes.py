@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from edt_jupyter.api import catalogue, cluster, jobs, outputs, pictures, plan, root, searches, submissions, versions
+from edt_jupyter.api import (
+    catalogue,
+    cluster,
+    jobs,
+    outputs,
+    pictures,
+    plan,
+    projects,
+    root,
+    searches,
+    submissions,
+    versions,
+)
 from edt_jupyter.http.base import EdtHandler, pattern, routes_of
 
 API = "/edt/api"
-ROUTES = routes_of(root, jobs, searches, outputs, submissions, catalogue, versions, cluster, plan, pictures)
+ROUTES = routes_of(root, jobs, searches, outputs, submissions, projects, catalogue, versions, cluster, plan, pictures)
 
 
 def handlers() -> list[tuple[str, type[EdtHandler]]]:

@@ -47,6 +47,7 @@ from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.service.picture_service import Picturing
+from edt_server.service.projects import Projects
 from edt_server.service.quotas import Quotas, check_waiting
 from edt_server.service.searches import Searches
 from edt_server.service.sharing import Sharing
@@ -102,6 +103,7 @@ class Service:
         self.catalogue = Catalogue(self)
         self.validations = Validations(self)
         self.versions = Versions(self)
+        self.projects = Projects(self)
         private = (self.settings.data_dir, self.settings.runtime_dir)
         self.searches = Searches(self, Suggestions(self.settings.job_environ, self.settings.isolation, private))
         self.pictures = Picturing(self, self._events)
