@@ -21,11 +21,10 @@ from edt_sdk.client.projects import ProjectClient
 from edt_sdk.client.search import Search, SearchList, fetch_search, fetch_searches
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.client.versions import Version, VersionClient
-from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
-from edt_sdk.display.readings import Timeline
+from edt_sdk.display.readings import Timeline, WhatIfAnswer
 from edt_sdk.display.search_view import SearchOutlook
 from edt_sdk.formatting.number_words import clock
 from edt_sdk.formatting.tables import left_out, note

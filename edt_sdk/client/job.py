@@ -22,10 +22,9 @@ import msgspec
 
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display import card
-from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.log_text import LogLine, LogText
 from edt_sdk.display.picture import Picture, fetch_picture
-from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
+from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, WhatIfAnswer, Workers
 from edt_sdk.display.validation import Validation
 from edt_sdk.formatting.moments import moment
 from edt_sdk.http.connection import Connection, Params, save_file

@@ -20,9 +20,9 @@ from edt_sdk.display.runs_view import NO_PROJECTS, PROJECT_HEAD, is_number, proj
 from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.http.connection import Connection, Params
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.experiments.runs import ProjectView, RunTable
 from edt_sdk.schemas.fields import did_you_mean, names_checked
 from edt_sdk.schemas.job import check_label
-from edt_sdk.schemas.projects import ProjectView, RunTable
 
 if TYPE_CHECKING:
     from edt_sdk.client.client import Client, SubmitOptions

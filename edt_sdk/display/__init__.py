@@ -6,7 +6,6 @@ Read first: `card.py`, then `readings.py`.
 """
 
 __all__ = [
-    "answers",
     "card",
     "catalogue_view",
     "cluster_view",

@@ -9,8 +9,8 @@ from typing import Any
 
 from edt_sdk.formatting.number_words import duration, stamp
 from edt_sdk.formatting.tables import left_out, note, text_table
+from edt_sdk.schemas.experiments.runs import ProjectView, RunColumn, RunTable
 from edt_sdk.schemas.job import JobState
-from edt_sdk.schemas.projects import ProjectView, RunColumn, RunTable
 
 PROJECT_HEAD = ("PROJECT", "RUNS", "EXPERIMENTS", "CHANGED")
 NO_PROJECTS = 'No projects yet: client.project("mnist").experiment("rates").submit(…) begins one.'

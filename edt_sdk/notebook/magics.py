@@ -44,11 +44,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from edt_sdk.client import Client, Job, JobList, PackagePreview, Search
-    from edt_sdk.display.answers import WhatIfAnswer
     from edt_sdk.display.cluster_view import Cluster
     from edt_sdk.display.log_text import LogText
     from edt_sdk.display.picture import Picture
-    from edt_sdk.display.readings import Metrics, Story, Timeline
+    from edt_sdk.display.readings import Metrics, Story, Timeline, WhatIfAnswer
     from edt_sdk.display.search_view import SearchOutlook
     from edt_sdk.display.validation import Validation
     from edt_sdk.monitor import Monitor

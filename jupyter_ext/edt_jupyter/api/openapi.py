@@ -15,12 +15,12 @@ from edt_sdk.schemas import (
     forecast,
     job,
     plan,
-    projects,
     registered,
     torchrun,
     validation,
     wmla,
 )
+from edt_sdk.schemas.experiments import runs
 from edt_sdk.schemas.search import spec, views
 from edt_sdk.schemas.serving import versions
 from edt_server.outputs import logs
@@ -34,7 +34,7 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(catalogue.NewDataset, catalogue.Dataset, catalogue.DatasetDetails, catalogue.FileEntry, catalogue.ModelTraining),
     *(catalogue.NewModel, catalogue.ModelChange, catalogue.Model, catalogue.ModelDetails),
     *(versions.NewVersion, versions.VersionPatch, versions.ModelVersion, versions.VersionComparison),
-    *(projects.ProjectView, projects.ExperimentView, projects.RunTable, projects.RunColumn),
+    *(runs.ProjectView, runs.ExperimentView, runs.RunTable, runs.RunColumn),
     *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, spec.OnceMore, views.SearchView, views.RungView),
     *(views.TrialView, views.TrialReport, views.Decision, views.SearchPreview),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),

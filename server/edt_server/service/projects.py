@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from edt_sdk.schemas.errors import NotFound
+from edt_sdk.schemas.experiments.runs import ExperimentView, ProjectView, RunTable
 from edt_sdk.schemas.fields import did_you_mean
-from edt_sdk.schemas.projects import ExperimentView, ProjectView, RunTable
 from edt_sdk.schemas.wire.regular import read_regular
 from edt_server.files import job_files
 from edt_server.service.last_metrics import last_metrics
 from edt_server.service.runs import run_of, table_of
 from edt_server.store import JobRow
-from edt_server.store.rows import Labelled
 
 if TYPE_CHECKING:
     from edt_server.service.service import Service
@@ -42,6 +41,15 @@ class _Files(NamedTuple):
     metrics: dict[str, float | None]
 
 
+class _Labelled(NamedTuple):
+    """A project and an experiment ("" for runs in none), how many runs it has, and when one changed its state."""
+
+    project: str
+    experiment: str
+    runs: int
+    changed: float
+
+
 class Projects:
     """The verbs of a service for projects."""
 
@@ -52,7 +60,7 @@ class Projects:
 
     async def projects(self, user: str) -> list[ProjectView]:
         """Return the user's projects, the one that changed last first."""
-        labels = await asyncio.to_thread(self._service.store.labels, user)
+        labels = await asyncio.to_thread(self._labels, user)
         found = [_project(name, list(each)) for name, each in groupby(labels, key=lambda each: each.project)]
         return sorted(found, key=lambda project: -project.changed)
 
@@ -71,7 +79,7 @@ class Projects:
             store, now = self._service.store, self._service.now()
             rows = store.jobs(owner=user, project=project, experiment=experiment or None, limit=MOST)
             if not rows:
-                raise _unknown(store.labels(user), project, experiment)
+                raise _unknown(self._labels(user), project, experiment)
             runs = []
             for row in rows:
                 files = self._read(row)
@@ -79,6 +87,9 @@ class Projects:
             return table_of(project, experiment, runs, sort, desc=desc, limit=limit)
 
         return await asyncio.to_thread(read)
+
+    def _labels(self, user: str) -> list[_Labelled]:
+        return [_Labelled(*each) for each in self._service.store.labels(user)]
 
     def _read(self, row: JobRow) -> _Files:
         with self._lock:
@@ -100,21 +111,21 @@ class Projects:
         return found
 
 
-def _project(name: str, labels: list[Labelled]) -> ProjectView:
+def _project(name: str, labels: list[_Labelled]) -> ProjectView:
     named = [
-        ExperimentView(name=each.experiment, runs=each.jobs, changed=each.changed)
+        ExperimentView(name=each.experiment, runs=each.runs, changed=each.changed)
         for each in sorted(labels, key=lambda each: -each.changed)
         if each.experiment
     ]
     return ProjectView(
         name=name,
-        runs=sum(each.jobs for each in labels),
+        runs=sum(each.runs for each in labels),
         changed=max(each.changed for each in labels),
         experiments=tuple(named),
     )
 
 
-def _unknown(labels: Iterable[Labelled], project: str, experiment: str) -> NotFound:
+def _unknown(labels: Iterable[_Labelled], project: str, experiment: str) -> NotFound:
     """Return the error for a project, or an experiment of a project, that no job is in."""
     here = [each for each in labels if each.project == project]
     if here:

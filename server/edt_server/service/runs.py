@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.experiments.runs import RunColumn, RunTable
 from edt_sdk.schemas.fields import did_you_mean
 from edt_sdk.schemas.frameworks import SHELL
-from edt_sdk.schemas.projects import RunColumn, RunTable
 from edt_sdk.schemas.search.spec import direction_of
 from edt_server.store import JobRow
 

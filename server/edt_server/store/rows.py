@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from edt_sdk.schemas.job import JobProgress, JobSettings, JobSpec, JobState
 from edt_sdk.schemas.wire.control import ProcessIdentity
@@ -115,12 +115,3 @@ class Use:
     model: str
     dataset: str
     validates: bool = False
-
-
-class Labelled(NamedTuple):
-    """A project and an experiment ("" for jobs in none) of a user's jobs: how many, and when one changed its state."""
-
-    project: str
-    experiment: str
-    jobs: int
-    changed: float

@@ -25,7 +25,7 @@ from edt_server.store.errors import damaged, explain, passing
 from edt_server.store.models import CatalogueModel, EventModel, JobModel, SnapshotModel
 from edt_server.store.postgres import WRITING, check_encoding
 from edt_server.store.room import StoreRoom
-from edt_server.store.rows import CatalogueRow, JobRow, Labelled, Lease, Snapshot, Use
+from edt_server.store.rows import CatalogueRow, JobRow, Lease, Snapshot, Use
 from edt_server.store.searches import SearchReader
 from edt_server.store.writer import Writer
 
@@ -151,8 +151,11 @@ class Store:
         with self._reading() as session:
             return [model.value(JobRow, without="search") for model in session.scalars(query)]
 
-    def labels(self, owner: str) -> list[Labelled]:
-        """Return the projects and experiments of an owner's jobs, by name, without reading whole rows."""
+    def labels(self, owner: str) -> list[tuple[str, str, int, float]]:
+        """Return the projects and experiments of an owner's jobs, by name, without reading whole rows.
+
+        Each with the number of its jobs, and when one of these last changed its state.
+        """
         named = (
             select(
                 _setting("project").label("project"), _setting("experiment").label("experiment"), JobModel.state_since
@@ -164,7 +167,7 @@ class Store:
         columns = (named.c.project, named.c.experiment, func.count(), func.max(named.c.state_since))
         query = select(*columns).group_by(named.c.project, named.c.experiment)
         with self._reading() as session:
-            return sorted(Labelled(*row) for row in session.execute(query))
+            return sorted((row[0], row[1], row[2], row[3]) for row in session.execute(query))
 
     def submitted(self, owner: str, search: str) -> dict[str, float]:
         """Return when each job of an owner's search was submitted, by its id, without reading whole rows."""
