@@ -178,7 +178,7 @@ class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def apply_to(self, settings: JobSettings) -> JobSettings:
         """Return the settings after the change. Unprocessable for an experiment without a project."""
         changed = msgspec.structs.replace(settings, **self.changes())
-        check_experiment(changed)
+        check_experiment(changed.project, changed.experiment)
         return changed
 
 
@@ -254,7 +254,7 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
             raise InvalidRequest(f"name has a character that cannot be shown: {self.name!r}.", field="name")
         self._check_program()
         _check_settings(msgspec.structs.asdict(self.settings))
-        check_experiment(self)
+        check_experiment(self.project, self.experiment)
         check_units(self.min_workers, self.max_workers, self.slots_per_unit)
         # A comparison with both ends also refuses NaN.
         if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
@@ -424,11 +424,11 @@ def check_label(value: str, field: str) -> None:
         )
 
 
-def check_experiment(settings: JobSettings) -> None:
+def check_experiment(project: str, experiment: str) -> None:
     """Raise Unprocessable for an experiment without a project."""
-    if settings.experiment and not settings.project:
+    if experiment and not project:
         raise Unprocessable(
-            f"The experiment {settings.experiment!r} is in no project.",
+            f"The experiment {experiment!r} is in no project.",
             hint="Give project as well, or an empty experiment.",
             field="experiment",
         )
