@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edt_sdk.callbacks import Callback, LoggerCallback
-    from edt_sdk.client import Client, Deployment, Job, Search, SearchTrial, Version
+    from edt_sdk.client import Client, Deployment, Experiment, Job, Project, Search, SearchTrial, Version
     from edt_sdk.fabric import FabricModel
     from edt_sdk.notebook.magics import load_ipython_extension, unload_ipython_extension
     from edt_sdk.schemas.errors import (
@@ -42,6 +42,7 @@ __all__ = [
     "Conflict",
     "Deployment",
     "EdtError",
+    "Experiment",
     "FabricModel",
     "InvalidRequest",
     "Job",
@@ -53,6 +54,7 @@ __all__ = [
     "NotBuiltYet",
     "NotFound",
     "PackageError",
+    "Project",
     "Search",
     "SearchTrial",
     "ServerUnreachable",
@@ -74,11 +76,13 @@ _HOMES = {
     "Callback": "callbacks",
     "Client": "client",
     "Deployment": "client",
+    "Experiment": "client",
     "FabricModel": "fabric",
     "Job": "client",
     "JobState": "schemas.job",
     "JobView": "schemas.job",
     "LoggerCallback": "callbacks",
+    "Project": "client",
     "Search": "client",
     "SearchTrial": "client",
     "Version": "client",

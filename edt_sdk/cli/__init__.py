@@ -27,7 +27,7 @@ from edt_sdk.schemas.fields import OneLineParser
 
 # The files with verbs, below the heads of `edt --help`. Each has `add(subparsers, common)`.
 GROUPS = {
-    "jobs": ("submitting", "jobs", "reading", "picturing"),
+    "jobs": ("submitting", "jobs", "projects", "reading", "picturing"),
     "searches": ("searching",),
     "machine": ("top", "machine"),
     "catalogue": ("catalogue", "versioning"),

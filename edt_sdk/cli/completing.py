@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 2.0
 _NEWEST = 200
-# Verbs that an ended job refuses, and `update`, which changes only its notes and tags.
+# Verbs that an ended job refuses, and `update`, which changes only its notes and labels.
 _FOR_LIVING = ("update", "what-if", "stop", "suspend")
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -125,5 +125,6 @@ _VALUES: dict[str, Callable[..., list[str]]] = {
     "parent": _NAMED["group"],
     "resource_group": _NAMED["resource"],
     "dataset": _NAMED["dataset"],
+    "project": _asked(_names("projects", "projects")),
     "state": _states,
 }

@@ -14,7 +14,7 @@ from edt_sdk.cli.session import Verbs, add_options, add_verb, client, job, print
 from edt_sdk.display.jobs_text import LISTED, changes_text, jobs_text, sheet
 from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.fields import given
-from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume, JobState, JobView
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobResume, JobSettings, JobState, JobView
 from edt_sdk.schemas.search.views import SearchState, SearchView
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Searches in one answer at most.
 _MOST_SEARCHES = 1000
+_LABELS = ("tag", "project", "experiment")
 _WHAT_IF = "Tell who would hold how many slots, and when the job would end, with other settings. Nothing is changed."
 
 
@@ -33,6 +34,8 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     whose.add_argument("--mine", action="store_true", help="only my jobs (the default)")
     listing.add_argument("--state", help="only jobs in this state, such as running or failed")
     listing.add_argument("--tag", help="only jobs with this tag")
+    listing.add_argument("--project", metavar="NAME", help="only my jobs in this project")
+    listing.add_argument("--experiment", metavar="NAME", help="only my jobs in an experiment of this name")
     listing.add_argument("--trials", action="store_true", help="the trials of searches as jobs, and no searches")
     listing.add_argument("--limit", type=int, metavar="N", help="the newest N jobs only (default: 1000)")
     listing.add_argument("--before", metavar="ID", help="only jobs older than this one")
@@ -57,7 +60,7 @@ def _run_list(arguments: argparse.Namespace) -> None:
     from edt_sdk.http.discovery import chosen_among
 
     server = client(arguments)
-    found = server.jobs(**given(arguments, ("all", "state", "tag", "trials", "limit", "before")))
+    found = server.jobs(**given(arguments, ("all", "state", *_LABELS, "trials", "limit", "before")))
     views = [each.view for each in found]
     if arguments.output == "json":
         print_json({"jobs": views})
@@ -89,11 +92,12 @@ def _searches(server: Client, arguments: argparse.Namespace, *, since: float) ->
         return []
     views = searches(server, state=state or None, limit=_MOST_SEARCHES)
     until = server.job(arguments.before).view.created if arguments.before else math.inf
-    return [
-        view
-        for view in views
-        if since <= view.created < until and (arguments.tag is None or arguments.tag in view.spec.job.tags)
-    ]
+    wanted = given(arguments, _LABELS)
+    return [view for view in views if since <= view.created < until and _is_labelled(view.spec.job, **wanted)]
+
+
+def _is_labelled(of: JobSettings, *, tag: str = "", project: str = "", experiment: str = "") -> bool:
+    return (not tag or tag in of.tags) and project in ("", of.project) and experiment in ("", of.experiment)
 
 
 def _run_get(arguments: argparse.Namespace) -> None:

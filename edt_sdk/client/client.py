@@ -18,14 +18,14 @@ from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.deployments import DeploymentClient
 from edt_sdk.client.job import Job, is_id, weights_named
 from edt_sdk.client.plan import PlanClient
+from edt_sdk.client.projects import ProjectClient
 from edt_sdk.client.search import Search, SearchList, fetch_search, fetch_searches
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.client.versions import Version, VersionClient
-from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.card import jobs_table, sentence
 from edt_sdk.display.cluster_view import Cluster
 from edt_sdk.display.picture import Picture, fetch_picture
-from edt_sdk.display.readings import Timeline
+from edt_sdk.display.readings import Timeline, WhatIfAnswer
 from edt_sdk.display.search_view import SearchOutlook
 from edt_sdk.formatting.number_words import clock
 from edt_sdk.formatting.tables import left_out, note
@@ -118,6 +118,8 @@ class SubmitOptions(TypedDict, total=False):
     dataset: str
     notes: str
     tags: Sequence[str] | str
+    project: str
+    experiment: str
     args: Sequence[str] | str
     env: Mapping[str, str] | None
     python: str | None
@@ -151,7 +153,7 @@ _OF_SEARCH = ("source", "metric", "space", *SearchOptions.__annotations__)
 
 
 @names_checked
-class Client(CatalogueClient, VersionClient, DeploymentClient, PlanClient):
+class Client(CatalogueClient, VersionClient, ProjectClient, DeploymentClient, PlanClient):
     """A connection to a server.
 
     Args:
@@ -191,6 +193,8 @@ class Client(CatalogueClient, VersionClient, DeploymentClient, PlanClient):
         dataset: str = "",
         notes: str = "",
         tags: Sequence[str] | str = (),
+        project: str = "",
+        experiment: str = "",
         args: Sequence[str] | str = (),
         env: Mapping[str, str] | None = None,
         python: str | None = None,
@@ -233,6 +237,8 @@ class Client(CatalogueClient, VersionClient, DeploymentClient, PlanClient):
             dataset: a registered data set of mine, used as the job's DATA_DIR. Not with `data_path`.
             notes: text about the job, at most 10,000 characters. It may change later, as `tags` may.
             tags: up to 20 words to find it by, as a sequence or a text with commas.
+            project: name of the project it belongs to, see `project()`. It may change later too.
+            experiment: name of the experiment in that project, with whose other runs it is compared.
             args: the script's own arguments, as words or as a text such as "--epochs 5", split as a shell splits it.
             env: environment variables of the job. None are taken over from this process.
             python: the Python of the job, a path on the server's machine (`interpreters()` lists them). By default the
@@ -442,6 +448,8 @@ class Client(CatalogueClient, VersionClient, DeploymentClient, PlanClient):
         all: bool = False,
         state: JobState | str | None = None,
         tag: str | None = None,
+        project: str | None = None,
+        experiment: str | None = None,
         search: Search | str | None = None,
         trials: bool = False,
         limit: int | None = None,
@@ -453,6 +461,8 @@ class Client(CatalogueClient, VersionClient, DeploymentClient, PlanClient):
             all: also the jobs of other users, as far as the server shows them.
             state: only jobs in this state, such as "running", "stopped" or JobState.KILLED, which is the same.
             tag: only my jobs with this tag.
+            project: only my jobs in this project.
+            experiment: only my jobs in an experiment of this name.
             search: only the trials of this search, which is given by its name or id too.
             trials: also the jobs that are trials of searches.
             limit: at most this many, up to 10,000. None for the newest 1,000.
@@ -473,6 +483,7 @@ class Client(CatalogueClient, VersionClient, DeploymentClient, PlanClient):
             search = self.search_named(search)
         params: Params = {"all": 1 if all else None, "state": state, "tag": tag, "limit": limit}
         params |= {"search": search.id if search else None, "trials": 1 if trials else None}
+        params |= {"project": project, "experiment": experiment}
         if before is not None:
             view = before.view if isinstance(before, Job) else self.job(before).view
             # A key and not an offset, so that a job submitted in the meantime moves no page. `repr` keeps every bit of

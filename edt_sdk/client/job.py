@@ -22,10 +22,9 @@ import msgspec
 
 from edt_sdk.client.timeline import When, read_timeline, timeline_window
 from edt_sdk.display import card
-from edt_sdk.display.answers import WhatIfAnswer
 from edt_sdk.display.log_text import LogLine, LogText
 from edt_sdk.display.picture import Picture, fetch_picture
-from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, Workers
+from edt_sdk.display.readings import Checkpoints, Metrics, Story, Timeline, WhatIfAnswer, Workers
 from edt_sdk.display.validation import Validation
 from edt_sdk.formatting.moments import moment
 from edt_sdk.http.connection import Connection, Params, save_file
@@ -128,6 +127,16 @@ class Job:
     def tags(self) -> tuple[str, ...]:
         """Return the words to find the job by, as last seen."""
         return self.view.tags
+
+    @property
+    def project(self) -> str:
+        """Return the name of its project as last seen, "" for none."""
+        return self.view.project
+
+    @property
+    def experiment(self) -> str:
+        """Return the name of its experiment as last seen, "" for none."""
+        return self.view.experiment
 
     @property
     def name(self) -> str:
@@ -374,8 +383,12 @@ class Job:
         instance_group: str | None = None,
         notes: str | None = None,
         tags: Sequence[str] | str | None = None,
+        project: str | None = None,
+        experiment: str | None = None,
     ) -> Job:
-        """Change settings of the job and return self: `notes` and `tags` at any time, the others until it has ended.
+        """Change settings of the job and return self.
+
+        The first three may change until it has ended, the others at any time.
 
         Args:
             priority: weight under fair share, 1 … 10**9.
@@ -383,12 +396,15 @@ class Job:
             instance_group: the queue it moves to.
             notes: text about the job, at most 10,000 characters. "" for none.
             tags: up to 20 words to find it by, in place of the present ones, as a sequence or a text with commas.
+            project: the project it belongs to. "" for none.
+            experiment: the experiment in that project. "" for none.
 
         Raises:
             Conflict: it has ended.
             Unprocessable: the value cannot be used here.
         """
         fields = {"priority": priority, "max_workers": max_workers, "instance_group": instance_group, "notes": notes}
+        fields |= {"project": project, "experiment": experiment}
         # None leaves the tags as they are, and an empty sequence removes them.
         patch = convert_change({**fields, "tags": None if tags is None else tags_of(tags)}, JobPatch)
         return self._answer("PATCH", "", patch.check().changes())
@@ -453,6 +469,8 @@ class Job:
         dataset: str | None = None,
         notes: str | None = None,
         tags: Sequence[str] | str | None = None,
+        project: str | None = None,
+        experiment: str | None = None,
         args: Sequence[str] | str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Job:

@@ -331,6 +331,8 @@ class Search:
         instance_group: str | None = None,
         notes: str | None = None,
         tags: Sequence[str] | str | None = None,
+        project: str | None = None,
+        experiment: str | None = None,
     ) -> Search:
         """Change settings of the search and return self. Those of jobs are also changed in its jobs that live.
 
@@ -343,6 +345,8 @@ class Search:
             instance_group: the queue that its jobs move to.
             notes: text about its jobs, for those to come too.
             tags: words to find its jobs by.
+            project: the project of its jobs.
+            experiment: the experiment of its jobs in that project.
 
         Raises:
             Conflict: it would change what is decided already.

@@ -6,7 +6,6 @@ Read first: `card.py`, then `readings.py`.
 """
 
 __all__ = [
-    "answers",
     "card",
     "catalogue_view",
     "cluster_view",
@@ -14,6 +13,7 @@ __all__ = [
     "log_text",
     "picture",
     "readings",
+    "runs_view",
     "search_view",
     "text_pictures",
     "top_view",

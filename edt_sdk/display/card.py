@@ -193,6 +193,8 @@ def html_card(
     """Return the card as HTML. The arguments are those of `bundle`."""
     head = f"{state_html(view, grey=bool(trouble))} &nbsp; <b>{escape(view.name)}</b>"
     lines = [f"{head} &nbsp; <code>{escape(view.id)}</code>", facts_html(view)]
+    if view.project:
+        lines.append(escape(experiment_words(view)))
     if view.tags:
         lines.append(" ".join(f"<code>{escape(tag)}</code>" for tag in view.tags))
     if view.notes:
@@ -205,6 +207,11 @@ def html_card(
     pictures = " ".join(filter(None, [picture(view), image(curve(losses), "training loss by update"), escape(result)]))
     lines += [pictures, f'<span style="color: {GREY}">{escape(age_words(view, taken, trouble))}</span>']
     return '<div role="group" aria-label="' + escape(sentence(view), quote=True) + '">' + "<br/>".join(lines) + "</div>"
+
+
+def experiment_words(view: JobView) -> str:
+    """Return the project and the experiment of a job, such as "mnist / rates"; "" for none."""
+    return " / ".join(filter(None, (view.project, view.experiment)))
 
 
 def age_words(view: JobView, taken: float, trouble: str = "") -> str:

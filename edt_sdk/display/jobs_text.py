@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from edt_sdk.display.card import done_share, progress_words, why_words
+from edt_sdk.display.card import done_share, experiment_words, progress_words, why_words
 from edt_sdk.display.search_view import ended, headline
 from edt_sdk.formatting.control_characters import one_line
 from edt_sdk.formatting.number_words import duration, stamp
@@ -155,7 +155,7 @@ def changes_text(before: JobView, after: JobView) -> str:
         if isinstance(new, tuple):
             old, new = ", ".join(old) or "none", ", ".join(new) or "none"
         if old != new:
-            changed.append("notes" if name == "notes" else f"{name} {new} (was {old})")
+            changed.append("notes" if name == "notes" else f"{name} {new or 'none'} (was {old or 'none'})")
     return ", ".join(changed) or "nothing, it had these settings already"
 
 
@@ -218,6 +218,7 @@ def _facts(
         ("Model", view.model),
         ("Weights of", view.warm_start),
         ("Validates", view.validates),
+        ("Experiment", experiment_words(view)),
         ("Tags", ", ".join(view.tags)),
         ("Notes", view.notes),
         ("Checkpoint", _checkpoint(checkpoints)),

@@ -1,4 +1,4 @@
-"""Define the answers about a job: metrics, story, timeline, checkpoints, workers.
+"""Define the answers about a job: metrics, story, timeline, checkpoints, workers, the effect of a change.
 
 Each is plain data that displays itself at the end of a notebook cell. It holds what was fetched and never fetches more.
 In HTML a picture is an `<img>`, and nothing needs a style or a script. A long list is cut, with a note about the rest.
@@ -11,16 +11,18 @@ import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from html import escape
 from itertools import pairwise
 from typing import Any
 
 from edt_sdk.formatting.control_characters import one_line
 from edt_sdk.formatting.number_words import clock, figures, lost_words, size, stamp
-from edt_sdk.formatting.tables import html_table, left_out, note
+from edt_sdk.formatting.tables import html_table, left_out, note, text_table
 from edt_sdk.pictures.parts.look import Look
 from edt_sdk.pictures.parts.paper import image
 from edt_sdk.schemas.events import Event
+from edt_sdk.schemas.forecast import WhatIf
 
 _MOST = 100
 _LAST_TESTS = 10
@@ -33,6 +35,7 @@ _CHECKPOINT_KINDS = {"weights": "weights, for anybody", "exact": "exact, to resu
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _FREE = "·"
 _WIDEST_BAR = 64
+_NEARLY_NOW = 120.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,3 +288,33 @@ def _since(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}:{rest // 10:02d}.{rest % 10}"
     return f"{minutes // 60}:{minutes % 60:02d}:{rest // 10:02d}"
+
+
+class WhatIfAnswer(WhatIf, frozen=True, kw_only=True):
+    """Holds a `WhatIf` with a repr of a small table and a sentence. See there for its fields."""
+
+    def __repr__(self) -> str:
+        rows = [(each.job, each.name, each.now, each.then) for each in self.shares]
+        shown = text_table(("JOB", "NAME", "NOW", "THEN"), rows)
+        why = self.reason.text if self.reason else ""
+        if self.shares and all(each.now == each.then for each in self.shares):
+            why = "No slot would change its job now: " + (why or "this one has all it can use.")
+        return "\n".join(filter(None, (shown, self._ends(), why)))
+
+    def _ends(self) -> str:
+        if self.ends_now is None and self.ends_then is None:
+            return "When it would end is not known yet."
+        if self.ends_then is None:
+            return f"As things are, its training ends {_about(self.ends_now)}; when it would end then is not known."
+        if self.ends_now is None:
+            return f"Its training would end {_about(self.ends_then)}; when it ends as things are is not known."
+        return f"Its training would end {_about(self.ends_then)}; as things are, {_about(self.ends_now)}."
+
+
+def _about(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    # A computed time that is far away is not exact to the second.
+    if seconds - time.time() < _NEARLY_NOW:
+        return f"about {datetime.fromtimestamp(seconds):%a %H:%M:%S}"
+    return f"about {datetime.fromtimestamp(60 * round(seconds / 60)):%a %H:%M}"

@@ -44,11 +44,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from edt_sdk.client import Client, Job, JobList, PackagePreview, Search
-    from edt_sdk.display.answers import WhatIfAnswer
     from edt_sdk.display.cluster_view import Cluster
     from edt_sdk.display.log_text import LogText
     from edt_sdk.display.picture import Picture
-    from edt_sdk.display.readings import Metrics, Story, Timeline
+    from edt_sdk.display.readings import Metrics, Story, Timeline, WhatIfAnswer
     from edt_sdk.display.search_view import SearchOutlook
     from edt_sdk.display.validation import Validation
     from edt_sdk.monitor import Monitor
@@ -293,6 +292,8 @@ class EdtMagics(Magics):
     @option("--all", action="store_true", help="other users' jobs as well")
     @option("--state", help="only jobs in this state")
     @option("--tag", help="only jobs with this tag")
+    @option("--project", metavar="NAME", help="only my jobs in this project")
+    @option("--experiment", metavar="NAME", help="only my jobs in an experiment of this name")
     @option("--trials", action="store_true", help="also jobs that are trials of searches")
     @option("--limit", type=int, metavar="N", help="the newest N only (default 1000)")
     @option("--before", metavar="JOB", help="only jobs older than this one")
@@ -300,7 +301,7 @@ class EdtMagics(Magics):
     def edt_jobs(self, line: str) -> JobList:
         """List jobs, newest first."""
         options = parse(self.edt_jobs, line)
-        chosen = given(options, ("all", "state", "tag", "trials", "limit", "before"))
+        chosen = given(options, ("all", "state", "tag", "project", "experiment", "trials", "limit", "before"))
         jobs = self._session.run(lambda client: client.jobs(**chosen))
         self._session.remember(job.id for job in jobs)
         return jobs
@@ -443,7 +444,7 @@ class EdtMagics(Magics):
     @options_of(JobPatch, *JobPatch.__struct_fields__, unset=True)
     @line_magic
     def edt_update(self, line: str) -> Job:
-        """Change the settings of a job: notes and tags at any time, the others until it has ended."""
+        """Change the settings of a job. Only priority, workers and group are fixed when it has ended."""
         options = parse(self.edt_update, line)
         job = self._session.job(options.job, seen=False)
         return self._session.run(lambda _: job.update(**given(options, JobPatch.__struct_fields__)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ LONGEST_PATH = 4096
 MOST_NOTES = 10_000
 MOST_TAGS = 20
 LONGEST_TAG = 40
+LONGEST_LABEL = 100
 # The settings by which the scheduler divides slots. It never sees the others, which may change after the job has ended.
 SCHEDULED = ("priority", "max_workers", "instance_group")
 T = TypeVar("T")
@@ -63,6 +65,7 @@ Tags = Annotated[
     tuple[str, ...],
     Meta(extra_json_schema={"maxItems": MOST_TAGS, "uniqueItems": True}, extra={"metavar": "TAG,…", "parser": tags_of}),
 ]
+Label = Annotated[str, Meta(extra_json_schema={"maxLength": LONGEST_LABEL}, extra={"metavar": "NAME"})]
 Mode = Annotated[str, Meta(extra_json_schema={"enum": ["exact", "fast"]})]
 Log = Annotated[str, Meta(extra_json_schema={"enum": ["quiet", "batches"]})]
 FrameworkName = Annotated[str, Meta(extra_json_schema={"enum": list(OFFERED)}, extra={"metavar": "F"})]
@@ -114,6 +117,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
         instance_group: the queue, empty for the server's first.
         notes: text about the job for people, at most 10,000 characters.
         tags: words to find it by, at most 20 of at most 40 characters, separated by commas.
+        project: name of the project it belongs to, at most 100 characters without a slash.
+        experiment: name of the experiment in that project whose runs it is compared with.
     """
 
     max_workers: Count
@@ -121,6 +126,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     instance_group: GroupName = ""
     notes: Notes = ""
     tags: Tags = ()
+    project: Label = ""
+    experiment: Label = ""
 
 
 class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,6 +140,8 @@ class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         instance_group: the queue it moves to.
         notes: text about the job for people; empty for none.
         tags: words to find it by, separated by commas, in place of the present ones; empty for none.
+        project: the project it belongs to; empty for none.
+        experiment: the experiment in that project; empty for none.
     """
 
     priority: Priority | None = None
@@ -140,6 +149,8 @@ class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     instance_group: GroupName | None = None
     notes: Notes | None = None
     tags: Tags | None = None
+    project: Label | None = None
+    experiment: Label | None = None
 
     def check(self) -> JobPatch:
         """Return self, or raise Unprocessable or InvalidRequest."""
@@ -163,8 +174,10 @@ class JobPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return JobPatch(**{name: getattr(self, name) for name in SCHEDULED})
 
     def apply_to(self, settings: JobSettings) -> JobSettings:
-        """Return the settings after the change."""
-        return msgspec.structs.replace(settings, **self.changes())
+        """Return the settings after the change. Unprocessable for an experiment without a project."""
+        changed = msgspec.structs.replace(settings, **self.changes())
+        check_experiment(changed.project, changed.experiment)
+        return changed
 
 
 class JobSpec(JobSettings, frozen=True, kw_only=True):
@@ -239,6 +252,7 @@ class JobSpec(JobSettings, frozen=True, kw_only=True):
             raise InvalidRequest(f"name has a character that cannot be shown: {self.name!r}.", field="name")
         self._check_program()
         _check_settings(msgspec.structs.asdict(self.settings))
+        check_experiment(self.project, self.experiment)
         check_units(self.min_workers, self.max_workers, self.slots_per_unit)
         # A comparison with both ends also refuses NaN.
         if self.pending_timeout is not None and not 0 < self.pending_timeout < float("inf"):
@@ -402,12 +416,36 @@ def check_tags(tags: tuple[str, ...]) -> None:
             raise Unprocessable(f"The tag {tag!r} is there twice.", hint="Give each tag once.", field="tags")
 
 
+def check_label(value: str, field: str) -> None:
+    """Raise Unprocessable unless `value` can be the `project` or `experiment` of a job. "" stands for none."""
+    # It is a part of an address, where a slash ends it and dots alone have a meaning of their own.
+    plain = value == value.strip() and value.isprintable() and "/" not in value and bool(value.strip("."))
+    if value and (not plain or len(value) > LONGEST_LABEL):
+        raise Unprocessable(
+            f"{value!r:.120} is no name of {'a project' if field == 'project' else 'an experiment'}.",
+            hint=f"It has at most {LONGEST_LABEL} characters, no slash, no blank at an end, and not only dots.",
+            field=field,
+        )
+
+
+def check_experiment(project: str, experiment: str) -> None:
+    """Raise Unprocessable for an experiment without a project."""
+    if experiment and not project:
+        raise Unprocessable(
+            f"The experiment {experiment!r} is in no project.",
+            hint="Give project as well, or an empty experiment.",
+            field="experiment",
+        )
+
+
 # By field: submission and patch share the checks, so that both edges refuse the same values.
 _CHECKS: dict[str, Callable[[Any], object]] = {
     "priority": check_priority,
     "max_workers": check_max_workers,
     "notes": check_notes,
     "tags": check_tags,
+    "project": partial(check_label, field="project"),
+    "experiment": partial(check_label, field="experiment"),
 }
 
 

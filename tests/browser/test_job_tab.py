@@ -173,8 +173,8 @@ def test_after_the_end_loss_tags_notes_and_the_deletion(screen, server, submit):
     expect(page.locator(".jp-edt-progress-row")).to_contain_text(re.compile(rf"loss {re.escape(f'{loss:.4g}')} "))
 
     # Tags and notes are written now too, and find the job.
-    page.get_by_text("Tags and notes", exact=True).click()
-    form = page.get_by_label("Tags and notes")
+    page.get_by_text("Project, tags and notes", exact=True).click()
+    form = page.get_by_label("Project, tags and notes")
     form.get_by_label("Tags").fill("baseline, lr 0.1, baseline")
     form.get_by_label("Notes").fill("The first run.")
     form.get_by_role("button", name="Save").click()

@@ -232,6 +232,9 @@ def test_list_and_get(edt, peer, view):
     assert " ".join(head.split()) == "ID NAME STATE SLOTS DONE PRIORITY OWNER AGE LOSS ACCURACY ARGS TAGS WHY"
     assert row.split()[:7] == ["edt-1", "digits", "RUNNING", "2/4", "-", "5000", "ann"]
     assert json.loads(edt("list", "-o", "json").stdout)["jobs"][0]["id"] == "edt-1"
+    edt("list", "--project", "mnist", "--experiment", "rates")
+    asked = next(r.query for r in reversed(peer.requests) if r.path == "jobs")
+    assert {name: asked[name] for name in ("project", "experiment")} == {"project": "mnist", "experiment": "rates"}
     assert json.loads(edt("get", "edt-1", "-o", "json").stdout)["state"] == "RUNNING"
     got = edt("get", "edt-1").stdout.splitlines()
     assert got[0] == "Job edt-1 (digits): running, 2 of at most 4 slots."
@@ -593,7 +596,7 @@ def test_every_verb_of_the_design_is_there():
         "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
         "validate", "validation", "clone", "interpreters", "top", "completion", "quota", "search", "version",
-        "deploy", "deployment", "predict",
+        "deploy", "deployment", "predict", "project",
     }  # fmt: skip
 
 

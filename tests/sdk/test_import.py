@@ -9,9 +9,10 @@ import pytest
 import edt_sdk
 
 SURFACE = [
-    "Callback", "ChangedMeanwhile", "Client", "Conflict", "Deployment", "EdtError", "FabricModel", "InvalidRequest",
-    "Job", "JobFailed", "JobState", "JobView", "LoggerCallback", "NotAllowed", "NotBuiltYet", "NotFound",
-    "PackageError", "Search", "SearchTrial", "ServerUnreachable", "TooLarge", "Unprocessable", "Version", "WaitTimeout",
+    "Callback", "ChangedMeanwhile", "Client", "Conflict", "Deployment", "EdtError", "Experiment", "FabricModel",
+    "InvalidRequest", "Job", "JobFailed", "JobState", "JobView", "LoggerCallback", "NotAllowed", "NotBuiltYet",
+    "NotFound", "PackageError", "Project", "Search", "SearchTrial", "ServerUnreachable",
+    "TooLarge", "Unprocessable", "Version", "WaitTimeout",
     "__version__", "choice", "integer", "load_ipython_extension", "log",
     "params", "uniform", "unload_ipython_extension",
 ]  # fmt: skip

@@ -178,7 +178,7 @@ class SearchSpec(msgspec.Struct, frozen=True, kw_only=True):
             sampler=self.sampler or own,
             order=order,
             deterministic=order != "free",
-            direction=self.direction or ("maximize" if _MORE_IS_BETTER.search(self.metric) else "minimize"),
+            direction=self.direction or direction_of(self.metric) or "minimize",
             trials=min(filter(None, (self.trials, self._every_trial(algorithm))), default=0),
             min_epochs=max(self.min_epochs, 1) if kind.rungs else 0,
         )
@@ -226,8 +226,7 @@ class SearchSpec(msgspec.Struct, frozen=True, kw_only=True):
             _check_word(field, getattr(self, field), known)
         if not self.metric.strip() or len(self.metric) > LONGEST_METRIC:
             raise _refusal("metric", f"metric has 1 to {LONGEST_METRIC} characters.", "Such as test_loss.")
-        more, less = _MORE_IS_BETTER.search(self.metric), _LESS_IS_BETTER.search(self.metric)
-        if not self.direction and bool(more) == bool(less):
+        if not self.direction and not direction_of(self.metric):
             hint = "Give direction='maximize' or direction='minimize'."
             raise _refusal("direction", f"Is more or less of {self.metric!r} better?", hint)
         whole = self.resolved()
@@ -398,6 +397,12 @@ class NewPoints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     points: tuple[dict[str, Value], ...]
+
+
+def direction_of(metric: str) -> str:
+    """Return "maximize" or "minimize" by the words in a metric's name, "" where these do not tell."""
+    more, less = bool(_MORE_IS_BETTER.search(metric)), bool(_LESS_IS_BETTER.search(metric))
+    return "" if more == less else "maximize" if more else "minimize"
 
 
 def brackets(epochs: int, min_epochs: int, eta: float) -> list[tuple[int, list[int]]]:

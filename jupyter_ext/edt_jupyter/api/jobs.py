@@ -44,7 +44,7 @@ class _JobsHandler(ReceivingHandler[Upload], path="/jobs", resource="edt:jobs"):
             self.user,
             everybody=self.flag("all"),
             state=chosen,
-            tag=self.get_query_argument("tag", "") or None,
+            **{name: self.get_query_argument(name, "") or None for name in ("tag", "project", "experiment")},
             search=search or (None if self.flag("trials") else ""),
             before=self._before(),
             # One more than the page, which shows whether there is a next page.

@@ -20,6 +20,7 @@ from edt_sdk.schemas import (
     validation,
     wmla,
 )
+from edt_sdk.schemas.experiments import runs
 from edt_sdk.schemas.search import spec, views
 from edt_sdk.schemas.serving import deployments, versions
 from edt_server.outputs import logs
@@ -35,6 +36,7 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(versions.NewVersion, versions.VersionPatch, versions.ModelVersion, versions.VersionComparison),
     *(deployments.NewDeployment, deployments.DeploymentPatch, deployments.NewRevision, deployments.DeploymentView),
     *(deployments.NewKey, deployments.DeploymentKey),
+    *(runs.ProjectView, runs.ExperimentView, runs.RunTable, runs.RunColumn),
     *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, spec.OnceMore, views.SearchView, views.RungView),
     *(views.TrialView, views.TrialReport, views.Decision, views.SearchPreview),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),

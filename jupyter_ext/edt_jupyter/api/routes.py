@@ -10,6 +10,7 @@ from edt_jupyter.api import (
     outputs,
     pictures,
     plan,
+    projects,
     root,
     searches,
     submissions,
@@ -19,7 +20,7 @@ from edt_jupyter.http.base import EdtHandler, pattern, routes_of
 
 API = "/edt/api"
 ROUTES = routes_of(
-    root, jobs, searches, outputs, submissions, catalogue, versions, deployments, cluster, plan, pictures
+    *(root, jobs, searches, outputs, submissions, projects, catalogue, versions, deployments, cluster, plan, pictures)
 )
 
 

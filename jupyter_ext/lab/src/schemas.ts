@@ -224,6 +224,15 @@ export interface IEvent {
   text: string;
 }
 
+/** An experiment of a project. */
+export interface IExperimentView {
+  name: string;
+  /** Number of its jobs. */
+  runs: number;
+  /** When one of them last changed its state, seconds since the epoch. */
+  changed: number;
+}
+
 /** One file of a folder. */
 export interface IFileEntry {
   /** Its path relative to the folder, with slashes. */
@@ -349,6 +358,10 @@ export interface IJobPatch {
   notes?: string | null;
   /** Words to find it by, separated by commas, in place of the present ones; empty for none. */
   tags?: string[] | null;
+  /** The project it belongs to; empty for none. */
+  project?: string | null;
+  /** The experiment in that project; empty for none. */
+  experiment?: string | null;
 }
 
 /** How far the training is. Updates and epochs count from 0. */
@@ -388,6 +401,10 @@ export interface IJobView {
   notes: string;
   /** Words to find it by, at most 20 of at most 40 characters, separated by commas. */
   tags: string[];
+  /** Name of the project it belongs to, at most 100 characters without a slash. */
+  project: string;
+  /** Name of the experiment in that project whose runs it is compared with. */
+  experiment: string;
   id: string;
   name: string;
   owner: string;
@@ -602,6 +619,17 @@ export interface IPreview {
   forecast: IForecast;
 }
 
+/** A project of the user, with all its jobs. */
+export interface IProjectView {
+  name: string;
+  /** Number of its jobs, with those that are in no experiment. */
+  runs: number;
+  /** When one of them last changed its state, seconds since the epoch. */
+  changed: number;
+  /** Those that have jobs, the one that changed last first. */
+  experiments: IExperimentView[];
+}
+
 /** How much of one quota of an instance group is used. */
 export interface IQuotaUse {
   /** The group. */
@@ -658,6 +686,32 @@ export interface IRevision {
   max_batch: number;
   exact: boolean;
   deadline: number;
+}
+
+/** A column of the table of runs. */
+export interface IRunColumn {
+  /** Its key in the rows. An argument named like a setting or a metric has its dashes: --seed. */
+  name: string;
+  /** Job for what the server knows of it, argument for a word of the command line or a value of a trial, metric for one of the last validation. */
+  kind: 'job' | 'argument' | 'metric';
+  /** Maximize or minimize where the name of a metric says what is better. */
+  direction: '' | 'maximize' | 'minimize';
+}
+
+/** The runs of a project or of one of its experiments. */
+export interface IRunTable {
+  /** Its name. */
+  project: string;
+  /** Its name, empty for the whole project. */
+  experiment: string;
+  /** Those with a value in any row, in the order in which people read them. */
+  columns: IRunColumn[];
+  /** The columns with one value in all rows, and that value. Empty for a single run. */
+  same: Record<string, unknown>;
+  /** The values of each run by the name of their column. What a run has not is left out. `started` is in seconds since the epoch and `duration` in seconds. */
+  rows: Record<string, unknown>[];
+  /** Number of runs, of which the rows may be a part. */
+  total: number;
 }
 
 /** How far the trials are that are compared with each other after the same epochs. */

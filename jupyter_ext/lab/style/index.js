@@ -9,4 +9,5 @@ import './logs.css';
 import './train.css';
 import './compare.css';
 import './catalogue.css';
+import './experiments.css';
 import './monitor.css';

@@ -13,6 +13,7 @@ so that a reader gets no update and no validation twice.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
 from collections.abc import Sequence
@@ -25,13 +26,15 @@ import msgspec
 from edt_sdk.pictures.parts.extremes import fewest
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.outputs.tail import from_cursor, holds, read_tail, to_cursor
+from edt_sdk.schemas.wire.regular import open_regular
+from edt_server.outputs.tail import MAX_LINE, from_cursor, holds, read_tail, to_cursor
 
 DEFAULT_POINTS = 500
 _FILE = re.compile(r"training-(\d+)\.metrics\.jsonl\Z")
 # By training: the offset, and behind a letter: length and checksum of the line before it, updates and epochs given out.
 _KEY = re.compile(r"\d+[ncue]?\Z")
 _LINES = 100_000
+_TEST = b'{"kind":"test"'  # the recorder's first bytes of a validation
 Point = dict[str, Any]
 
 
@@ -108,6 +111,17 @@ class MetricsReader:
             return False
         self._offsets[key] = number + 1
         return True
+
+
+def validations(paths: JobPaths) -> list[Point]:
+    """Return the validations of all trainings in order, without the work of decoding the lines of updates. Blocks."""
+    found: list[Point] = []
+    for training in trainings(paths):
+        with contextlib.suppress(FileNotFoundError), open_regular(paths.metrics(training)) as file:
+            while line := file.readline(MAX_LINE):
+                if line.startswith(_TEST) and (point := _parse(line, training)) is not None:
+                    found.append(point)
+    return found
 
 
 def trainings(paths: JobPaths) -> list[int]:

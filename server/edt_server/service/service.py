@@ -48,6 +48,7 @@ from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.service.picture_service import Picturing
+from edt_server.service.projects import Projects
 from edt_server.service.quotas import Quotas, check_waiting
 from edt_server.service.searches import Searches
 from edt_server.service.sharing import Sharing
@@ -103,6 +104,7 @@ class Service:
         self.catalogue = Catalogue(self)
         self.validations = Validations(self)
         self.versions = Versions(self)
+        self.projects = Projects(self)
         self.deployments = Deployments(self)
         private = (self.settings.data_dir, self.settings.runtime_dir)
         self.searches = Searches(self, Suggestions(self.settings.job_environ, self.settings.isolation, private))
@@ -176,17 +178,21 @@ class Service:
         everybody: bool = False,
         state: JobState | None = None,
         tag: str | None = None,
+        project: str | None = None,
+        experiment: str | None = None,
         search: str | None = None,
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobView]:
         """Return the user's jobs, newest first. With `everybody` also return the public view of other users' jobs.
 
-        With `tag` only the user's own jobs, since tags are not public. For `search`, `before` and `limit` see
-        `Store.jobs`.
+        With `tag`, `project` or `experiment` only the user's own jobs, since these are not public. For `search`,
+        `before` and `limit` see `Store.jobs`.
         """
-        states, owner = None if state is None else [state], None if everybody and tag is None else user
-        found = await self._shown(owner=owner, states=states, tag=tag, search=search, before=before, limit=limit)
+        labels = {"tag": tag, "project": project, "experiment": experiment}
+        owner = None if everybody and not any(labels.values()) else user
+        states = None if state is None else [state]
+        found = await self._shown(owner=owner, states=states, search=search, before=before, limit=limit, **labels)
         return [view if access.may(user, view.owner) else views.public_view(view) for _, view in found]
 
     async def described(

@@ -93,6 +93,9 @@ def job_of(stored: Stored, row: JobRow, new: NewValidation, calls: int) -> tuple
         "warm_start": "",
         "wmla": None,
         "registered": None,
+        # It is no run of the experiment: its metrics are those of its training.
+        "project": "",
+        "experiment": "",
     }
     if new.dataset:
         changes |= {"dataset": new.dataset, "data_path": ""}

@@ -38,8 +38,8 @@ from edt_server.catalogue.shelf import Shelf
 from edt_server.files import job_files
 from edt_server.jobs import Stored
 from edt_server.ledger import Change
-from edt_server.outputs import metrics, results
-from edt_server.service import written_metrics
+from edt_server.outputs import results
+from edt_server.service.last_metrics import last_metrics
 from edt_server.store import CatalogueRow, JobRow
 
 if TYPE_CHECKING:
@@ -146,6 +146,13 @@ class Versions:
         rows = [row for row in await self._shelf.rows(user) if name is None or _parts(row)[0] == name]
         rows.sort(key=lambda row: (_parts(row)[0], -_parts(row)[1]))
         return await asyncio.to_thread(lambda: [self._shown(row, names) for row in rows])
+
+    async def of_jobs(self, user: str) -> dict[str, list[str]]:
+        """Return the versions of each job that has some, as digits/3, by its id."""
+        found: dict[str, list[str]] = {}
+        for row in sorted(await self._shelf.rows(user), key=_parts):
+            found.setdefault(row.data["job"], []).append(row.name)
+        return found
 
     async def version(self, user: str, wanted: VersionReference) -> ModelVersion:
         """Return a version. NotFound when there is none."""
@@ -404,7 +411,7 @@ def _described(row: JobRow, stored: Stored, paths: JobPaths, training: int, epoc
         epoch=epoch,
         training=training,
         code_sha256=stored.sha256(),
-        metrics=_metrics(paths, training, epoch),
+        metrics=last_metrics(paths, training, epoch),
         threads_per_slot=row.threads_per_slot,
         shards=row.shards,
         software=_software(paths.payload(training)),
@@ -437,18 +444,6 @@ def _weights(paths: JobPaths, row: JobRow, epoch: int | None, training: int | No
         hint="Wait for its end, or name an epoch, whose weights it has kept.",
         job=row.id,
     )
-
-
-def _metrics(paths: JobPaths, training: int, epoch: int | None) -> dict[str, float | None]:
-    """Return the metrics of the last validation up to an epoch, from 1, or of the whole training."""
-    tests = metrics.MetricsReader(paths).read_all(final=True).of_kind("test")
-    mine = [test for test in tests if test["training"] == training and (epoch is None or test["epoch"] < epoch)]
-    if mine:
-        last = mine[-1]
-        named = {"test_loss": last.get("loss"), "test_accuracy": last.get("accuracy"), **last.get("metrics", {})}
-        return {name: value for name, value in named.items() if value is not None}
-    written = [entry for entry in written_metrics.read(paths) if epoch is None or entry.step <= epoch]
-    return written[-1].metrics if written else {}
 
 
 def _software(payload: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import JSON, Connection, Engine, Select, func, or_, select, tuple_, type_coerce
+from sqlalchemy import JSON, ColumnElement, Connection, Engine, Select, func, or_, select, tuple_, type_coerce
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -118,12 +118,15 @@ class Store:
         owner: str | None = None,
         states: Iterable[JobState] | None = None,
         tag: str | None = None,
+        project: str | None = None,
+        experiment: str | None = None,
         search: str | None = None,
         before: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> list[JobRow]:
-        """Return at most `limit` jobs, newest first, optionally only jobs of an owner, in some states, or with a tag.
+        """Return at most `limit` jobs, newest first.
 
+        Optionally only jobs of an owner, in some states, with a tag, or in a project or an experiment of that name.
         With a `search` only its trials, with "" only jobs that are no trials. `before` is (time of creation, id) of a
         job, for paging: only jobs after it in this order.
         """
@@ -137,6 +140,9 @@ class Store:
             query = query.where(JobModel.search == search)
         if states is not None:
             query = query.where(JobModel.state.in_(list(states)))
+        for label, wanted in (("project", project), ("experiment", experiment)):
+            if wanted is not None:
+                query = query.where(_setting(label) == wanted)
         if tag is not None:
             tags = type_coerce(JobModel.settings, JSON)["tags"]
             each = func.json_each if self._engine.dialect.name == "sqlite" else func.json_array_elements_text
@@ -144,6 +150,24 @@ class Store:
             query = query.where(select(values.c.value).where(values.c.value == tag).exists())
         with self._reading() as session:
             return [model.value(JobRow, without="search") for model in session.scalars(query)]
+
+    def labels(self, owner: str) -> list[tuple[str, str, int, float]]:
+        """Return the projects and experiments of an owner's jobs, by name, without reading whole rows.
+
+        Each with the number of its jobs, and when one of these last changed its state.
+        """
+        named = (
+            select(
+                _setting("project").label("project"), _setting("experiment").label("experiment"), JobModel.state_since
+            )
+            .where(JobModel.owner == owner, _setting("project") != "")
+            .subquery()
+        )
+        # From a subquery, because the same expression twice has two parameters, and PostgreSQL would take it for two.
+        columns = (named.c.project, named.c.experiment, func.count(), func.max(named.c.state_since))
+        query = select(*columns).group_by(named.c.project, named.c.experiment)
+        with self._reading() as session:
+            return sorted((row[0], row[1], row[2], row[3]) for row in session.execute(query))
 
     def submitted(self, owner: str, search: str) -> dict[str, float]:
         """Return when each job of an owner's search was submitted, by its id, without reading whole rows."""
@@ -252,6 +276,12 @@ class Store:
     def _keep_room(self) -> None:
         if self._room is not None:
             self._room.keep()
+
+
+def _setting(name: str) -> ColumnElement[str]:
+    """Return the SQL of a text among the settings of a job, NULL in the row of a release without that setting."""
+    found: ColumnElement[str] = type_coerce(JobModel.settings, JSON)[name].as_string()
+    return found
 
 
 def _page(session: Session, query: Select[Any], after: int, limit: int) -> list[Event]:

@@ -179,6 +179,8 @@ def _slots(
             # (docs/decisions/022).
             size = (workers or bound or 1) * devices
             return size, size, devices
+        case Framework.SERVE:
+            raise Unprocessable("A deployment is no job to submit.", hint="Deploy a version.", field="framework")
         case Framework.TORCHRUN:
             # One unit is enough to start, because every change of membership starts a new round (docs/decisions/023).
             size = (workers or bound or max(1, slots // devices)) * devices

@@ -68,6 +68,8 @@ DECLARED = {
     ("PATCH", "/models/{name}"): ("write", "edt:catalogue"),
     ("DELETE", "/models/{name}"): ("write", "edt:catalogue"),
     ("POST", "/models/{name}/train"): ("write", "edt:jobs"),
+    ("GET", "/projects"): ("read", "edt:jobs"),
+    ("GET", "/projects/{project}/runs"): ("read", "edt:jobs"),
     ("GET", "/versions"): ("read", "edt:catalogue"),
     ("POST", "/versions"): ("write", "edt:catalogue"),
     ("GET", "/versions/{name}/{which}"): ("read", "edt:catalogue"),

@@ -160,7 +160,9 @@ def test_verbs(peer, job, make_view):
     assert peer.requests[-1].body == b'{"priority":10000}'
     assert job.update(tags="digits, lr 0.1", notes="") is job
     assert json.loads(peer.requests[-1].body) == {"notes": "", "tags": ["digits", "lr 0.1"]}
-    assert (job.notes, job.tags) == ("", ())
+    assert (job.notes, job.tags, job.project, job.experiment) == ("", (), "", "")
+    job.update(project="mnist", experiment="")
+    assert json.loads(peer.requests[-1].body) == {"project": "mnist", "experiment": ""}
     with pytest.raises(Unprocessable, match="twice"):
         job.update(tags=["a", "a"])
     for verb, state in (("stop", "KILLED"), ("suspend", "SUSPENDED"), ("resume", "RUNNING")):

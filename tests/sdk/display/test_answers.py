@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from edt_sdk import InvalidRequest, Unprocessable
-from edt_sdk.display.answers import WhatIfAnswer
+from edt_sdk.display.readings import WhatIfAnswer
 from edt_sdk.schemas.forecast import WhatIfShare
 from edt_sdk.schemas.job import Reason
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.outputs.metrics import MetricsReader, thin
+from edt_server.outputs.metrics import MetricsReader, thin, validations
 from edt_server.outputs.tail import to_cursor
 
 
@@ -39,6 +40,17 @@ def test_points_carry_their_training_and_not_the_shards(paths):
     assert all("shards" not in point for point in batch.points)
     assert [len(batch.of_kind(kind)) for kind in ("train", "test")] == [3, 1]
     assert batch.done
+
+
+def test_validations_are_those_that_a_reader_finds(paths):
+    assert validations(paths) == []
+    encode = msgspec.json.encode
+    for training in (0, 1):
+        lines = [encode(line) for n in range(3) for line in (train(n), {"kind": "test", "epoch": n, "loss": n / 2})]
+        paths.metrics(training).write_bytes(b"\n".join([*lines, b'{"kind":"test","epoch":3,"lo']))
+    found = MetricsReader(paths).read(final=True).of_kind("test")
+    assert len(found) == 6
+    assert validations(paths) == found
 
 
 def test_goes_on_where_it_stopped_and_holds_back_half_a_line(paths):

@@ -76,6 +76,7 @@ def check_content(store, asset):
     entries = [*store.entries("ana"), *store.entries("ben")]
     assert _plain(entries) == expected.get("catalogue", [])
     assert _plain(made_by().searches(store)) == expected["searches"]
+    assert (store.labels("ana"), store.jobs(project="mnist")) == ([], []), "no row has a project yet"
     with store.write() as writer:
         writer.update_job("job-1", message="still writable")
         assert writer.append("x", job="job-1", data={}, time=0.0).seq == len(expected["events"]) + 1

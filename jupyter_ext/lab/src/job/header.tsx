@@ -1,9 +1,11 @@
 /** The head of a job's tab: what it is called, how it is, how far, why not further, and how old all this is. */
 
 import { useRef } from 'react';
-import type { ReactElement } from 'react';
+import type { ReactElement, ReactNode } from 'react';
 
+import { CommandIDs } from '../commands';
 import { Facts } from '../page/facts';
+import { useEdt } from '../page/surroundings';
 import { Progress, State } from '../state';
 import { ELASTIC, hasFailed, isFinal } from '../views';
 import type { IJobView } from '../views';
@@ -81,11 +83,26 @@ function endWords(job: IJobView, paced: number | null, forecast: number | null, 
   return [name, trains ? 'is being measured …' : null];
 }
 
-function facts(job: IJobView, now: number, ends: [string, string | null]): [string, string | null][] {
+/** The project and the experiment of a job, as a link to their runs where there is a page for them. */
+function InExperiment({ job }: { job: IJobView }): ReactElement {
+  const { commands } = useEdt();
+  const { project, experiment } = job;
+  const name = [project, experiment].filter(Boolean).join(' / ');
+  return commands.hasCommand(CommandIDs.openExperiments) ? (
+    <button type="button" className="jp-edt-link" onClick={() => void commands.execute(CommandIDs.openExperiments, { project, experiment })}>
+      {name}
+    </button>
+  ) : (
+    <>{name}</>
+  );
+}
+
+function facts(job: IJobView, now: number, ends: [string, string | null]): [string, ReactNode][] {
   return [
     ['Slots', slotsWords(job) || null],
     ['Time', timeWords(job, now)],
     ends,
+    ['Experiment', job.project ? <InExperiment job={job} /> : null],
     ['Submitted', clock(job.created, now)],
     ['Ended', job.ended === null ? null : clock(job.ended, now)],
     ['Priority', isFinal(job.state) ? String(job.priority) : null],

@@ -1,4 +1,4 @@
-/** A job's tags and notes, which may be edited at any time, also after the job has ended. */
+/** A job's labels and notes, which may be edited at any time, also after the job has ended. */
 
 import { useEffect, useState } from 'react';
 import type { FormEvent, ReactElement } from 'react';
@@ -9,16 +9,24 @@ import { useEdt } from '../page/surroundings';
 import { tagsOf } from '../train/draft';
 import type { IJobView } from '../views';
 
+const WORDS = [
+  ['project', 'Project', 'What its runs are compared in.'],
+  ['experiment', 'Experiment', 'The runs of the project that belong together.'],
+  ['tags', 'Tags', 'Words to find it by, separated by commas.']
+] as const;
+const NAMES = [...WORDS.map(([name]) => name), 'notes'] as const;
+
 /** `onChanged` gets the job as the server answers. */
 export function Notes(props: { job: IJobView; onChanged: (job: IJobView) => void }): ReactElement {
   const { job } = props;
   const { api } = useEdt();
-  const stored = { tags: (job.tags ?? []).join(', '), notes: job.notes ?? '' };
+  const { project = '', experiment = '', tags = [], notes = '' } = job;
+  const stored = { project, experiment, tags: tags.join(', '), notes };
   const [draft, setDraft] = useState(stored);
   const [refused, setRefused] = useState({ field: '', text: '' });
   const [busy, setBusy] = useState(false);
-  const changed = draft.tags !== stored.tags || draft.notes !== stored.notes;
-  useEffect(() => setDraft(stored), [stored.tags, stored.notes]);
+  const changed = NAMES.some(name => draft[name] !== stored[name]);
+  useEffect(() => setDraft(stored), Object.values(stored));
 
   const edit = (change: Partial<typeof draft>): void => {
     setRefused({ field: '', text: '' });
@@ -28,7 +36,7 @@ export function Notes(props: { job: IJobView; onChanged: (job: IJobView) => void
     event.preventDefault();
     setBusy(true);
     try {
-      props.onChanged(await api.update(job.id, { tags: tagsOf(draft.tags), notes: draft.notes }));
+      props.onChanged(await api.update(job.id, { ...draft, tags: tagsOf(draft.tags) }));
     } catch (error) {
       const { message, hint, field } = explain(error);
       setRefused({ field, text: `${message} ${hint}`.trim() });
@@ -37,13 +45,15 @@ export function Notes(props: { job: IJobView; onChanged: (job: IJobView) => void
     }
   };
   return (
-    <details className="jp-edt-more" open={stored.tags !== '' || stored.notes !== '' || undefined}>
-      <summary>Tags and notes</summary>
-      <form className="jp-edt-controls" noValidate onSubmit={event => void save(event)} aria-label="Tags and notes">
-        <Field label="Tags" hint="Words to find it by, separated by commas." error={refused.field === 'tags' ? refused.text : undefined}>
-          {input => <input {...input} name="tags" value={draft.tags} onChange={event => edit({ tags: event.target.value })} />}
-        </Field>
-        <Field label="Notes" wide error={refused.field === 'tags' ? undefined : refused.text}>
+    <details className="jp-edt-more" open={NAMES.some(name => stored[name] !== '') || undefined}>
+      <summary>Project, tags and notes</summary>
+      <form className="jp-edt-controls" noValidate onSubmit={event => void save(event)} aria-label="Project, tags and notes">
+        {WORDS.map(([name, label, hint]) => (
+          <Field key={name} label={label} hint={hint} error={refused.field === name ? refused.text : undefined}>
+            {input => <input {...input} name={name} value={draft[name]} onChange={event => edit({ [name]: event.target.value })} />}
+          </Field>
+        ))}
+        <Field label="Notes" wide error={WORDS.some(([name]) => name === refused.field) ? undefined : refused.text}>
           {input => (
             <textarea {...input} name="notes" rows={3} value={draft.notes} onChange={event => edit({ notes: event.target.value })} />
           )}

@@ -1,4 +1,4 @@
-/** Icons of pages, in the theme's colours: a bar that grows, a lens, four slots, a stack, two curves. */
+/** Icons of pages, in the theme's colours: a bar that grows, a lens, four slots, a stack, two curves, a table. */
 
 import { LabIcon } from '@jupyterlab/ui-components';
 
@@ -30,6 +30,10 @@ export const catalogueIcon = icon(
 export const trainIcon = icon(
   'train',
   '<path d="M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm-2.5 5.5 7 4.5-7 4.5z"/>'
+);
+export const experimentsIcon = icon(
+  'experiments',
+  '<path d="M3 4h18v4H3zM3 10h5v4H3zM10 10h11v4H10zM3 16h5v4H3zM10 16h11v4H10z"/>'
 );
 export const compareIcon = icon(
   'compare',

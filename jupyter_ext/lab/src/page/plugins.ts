@@ -5,8 +5,9 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { catalogue } from '../catalogue/plugin';
 import { cluster } from '../cluster/plugin';
 import { compare } from '../compare/plugin';
+import { experiments } from '../experiments/plugin';
 import { job } from '../job/plugin';
 import { search } from '../search/plugin';
 import { train } from '../train/plugin';
 
-export const pages: JupyterFrontEndPlugin<void>[] = [job, search, cluster, compare, catalogue, train];
+export const pages: JupyterFrontEndPlugin<void>[] = [job, search, cluster, compare, experiments, catalogue, train];

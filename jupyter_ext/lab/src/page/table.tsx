@@ -6,6 +6,8 @@ import type { ReactElement, ReactNode } from 'react';
 export interface Column<Row> {
   readonly head: string;
   readonly cell: (row: Row) => ReactNode;
+  /** What it is sorted by, for `onSort`; without it is not. */
+  readonly key?: string;
   /** Figures, which stand below each other. */
   readonly number?: boolean;
   /** Shown when it is pointed at. */
@@ -25,6 +27,13 @@ export interface RowAction {
   readonly pressed?: boolean;
 }
 
+/** The order of the rows, and what a click on a head does. */
+export interface Sorting {
+  readonly by: string;
+  readonly desc: boolean;
+  readonly onSort: (key: string) => void;
+}
+
 /** `label` names the table where the heading above does not. `narrow`: only as wide as it needs to be. */
 export function Table<Row>(props: {
   rows: readonly Row[];
@@ -33,16 +42,17 @@ export function Table<Row>(props: {
   actions?: (row: Row) => readonly RowAction[];
   label?: string;
   narrow?: boolean;
+  sorted?: Sorting;
 }): ReactElement {
-  const { rows, columns, actions } = props;
+  const { rows, columns, actions, sorted } = props;
   return (
     <div className="jp-edt-scroll">
       <table className={`jp-edt-table${props.narrow === true ? ' jp-mod-narrow' : ''}`} aria-label={props.label}>
         <thead>
           <tr>
             {columns.map(column => (
-              <th scope="col" key={column.head} className={numeric(column)}>
-                {column.head}
+              <th scope="col" key={column.key ?? column.head} className={numeric(column)} aria-sort={orderOf(column, sorted)}>
+                <Head of={column} sorted={sorted} />
               </th>
             ))}
             {actions !== undefined && (
@@ -56,7 +66,7 @@ export function Table<Row>(props: {
           {rows.map(row => (
             <tr key={props.keyOf(row)}>
               {columns.map((column, at) => (
-                <Cell key={column.head} of={column} row={row} first={at === 0} />
+                <Cell key={column.key ?? column.head} of={column} row={row} first={at === 0} />
               ))}
               {actions !== undefined && (
                 <td>
@@ -69,6 +79,25 @@ export function Table<Row>(props: {
       </table>
     </div>
   );
+}
+
+function Head<Row>(props: { of: Column<Row>; sorted: Sorting | undefined }): ReactElement {
+  const { of, sorted } = props;
+  const { key } = of;
+  if (key === undefined || sorted === undefined) {
+    return <>{of.head}</>;
+  }
+  const order = orderOf(of, sorted);
+  return (
+    <button type="button" className="jp-edt-sort" onClick={() => sorted.onSort(key)}>
+      {of.head}
+      <span aria-hidden="true">{order === undefined ? '' : order === 'ascending' ? ' ▴' : ' ▾'}</span>
+    </button>
+  );
+}
+
+function orderOf<Row>(column: Column<Row>, sorted: Sorting | undefined): 'ascending' | 'descending' | undefined {
+  return column.key === undefined || sorted?.by !== column.key ? undefined : sorted.desc ? 'descending' : 'ascending';
 }
 
 function Cell<Row>(props: { of: Column<Row>; row: Row; first: boolean }): ReactElement {

@@ -43,7 +43,7 @@ export function counts(jobs: readonly IJobView[]): Record<string, number> {
   );
 }
 
-/** The jobs of the chosen chips (none means all) in whose name, id, owner, group, state, tags or notes each word of `search` is. */
+/** The jobs of the chosen chips (none means all) in whose name, id, owner, group, state, labels or notes each word of `search` is. */
 export function chosen(jobs: readonly IJobView[], chips: ReadonlySet<string>, search: string): IJobView[] {
   const states = new Set(CHIPS.filter(chip => chips.has(chip.name)).flatMap(chip => chip.states));
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
@@ -51,9 +51,10 @@ export function chosen(jobs: readonly IJobView[], chips: ReadonlySet<string>, se
     if (states.size && !states.has(view.state)) {
       return false;
     }
-    // A card that an older server has made has neither tags nor notes.
+    // A card that an older server has made has no labels and no notes.
     const stated = [view.state, LOOKS[view.state].word];
-    const own = [view.name, view.id, view.owner, view.instance_group, ...stated, ...(view.tags ?? []), view.notes ?? ''];
+    const labels = [...(view.tags ?? []), view.project ?? '', view.experiment ?? '', view.notes ?? ''];
+    const own = [view.name, view.id, view.owner, view.instance_group, ...stated, ...labels];
     const text = own.join(' ').toLowerCase();
     return words.every(word => text.includes(word));
   });

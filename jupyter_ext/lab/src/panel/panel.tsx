@@ -118,6 +118,7 @@ function Head(props: { commands: Commands; scope: Scope; onScope: (scope: Scope)
   const doors: [string, string, string][] = [
     [CommandIDs.train, 'Train …', 'Submit a training with a form'],
     [CommandIDs.openCluster, 'Slots', 'Slots and queues: who has what, and by which policy'],
+    [CommandIDs.openExperiments, 'Experiments', 'Arguments and metrics of the runs of an experiment in a table'],
     [CommandIDs.openCatalogue, 'Catalogue', 'Data sets, models, versions, deployments and instance groups']
   ];
   return (

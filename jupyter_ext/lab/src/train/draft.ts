@@ -31,6 +31,8 @@ export interface Draft {
   notes: string;
   /** Words with commas between them. */
   tags: string;
+  project: string;
+  experiment: string;
   /** The kernel of the notebook that was in front when the form was opened, as Jupyter names it; "" for none. */
   kernel: string;
   /** What it runs in, a path; "" for what that kernel runs in, else the server's own, and of a clone the job's. */
@@ -66,6 +68,8 @@ export const EMPTY: Draft = {
   framework: 'edtPyTorch',
   notes: '',
   tags: '',
+  project: '',
+  experiment: '',
   kernel: '',
   python: '',
   space: '',
@@ -101,9 +105,9 @@ const OF_SEARCH: readonly (readonly [keyof Draft, number])[] = [
   ['min_epochs', 1],
   ['parallel', 1]
 ];
-const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start', 'python', 'notes'];
+const PLAIN: readonly (keyof Draft)[] = ['name', 'dataset', 'instance_group', 'warm_start', 'python', 'notes', 'project', 'experiment'];
 /** Of these "" says something that a job to clone may say otherwise. */
-const NONE: readonly (keyof Draft)[] = ['dataset', 'instance_group', 'warm_start', 'notes'];
+const NONE: readonly (keyof Draft)[] = ['dataset', 'instance_group', 'warm_start', 'notes', 'project', 'experiment'];
 
 /** True when the code is the one that came in with another job. */
 export function ofJob(draft: Draft): boolean {
@@ -206,6 +210,8 @@ interface Like {
   dataset?: string;
   notes?: string;
   tags?: readonly string[];
+  project?: string;
+  experiment?: string;
 }
 
 /** A draft of another job like this one, of the code that came in with it. */
@@ -229,7 +235,9 @@ export function cloneOf(job: Like): Draft {
     warm_start: job.warm_start,
     framework: job.framework,
     notes: job.notes ?? '',
-    tags: (job.tags ?? []).join(', ')
+    tags: (job.tags ?? []).join(', '),
+    project: job.project ?? '',
+    experiment: job.experiment ?? ''
   };
 }
 

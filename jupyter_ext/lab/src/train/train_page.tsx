@@ -336,6 +336,12 @@ export function TrainPage(props: {
               <Field label="Begin with the weights of" hint="Id of a job of yours; empty for none." error={shown.warm_start}>
                 {input => text('warm_start', input)}
               </Field>
+              <Field label="Project" hint="What its runs are compared in; empty for none." error={shown.project}>
+                {input => text('project', input)}
+              </Field>
+              <Field label="Experiment" hint="The runs of the project that belong together." error={shown.experiment}>
+                {input => text('experiment', input)}
+              </Field>
               <Field label="Tags" hint="Words to find it by, separated by commas." error={shown.tags}>
                 {input => text('tags', input)}
               </Field>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+import msgspec
 import pytest
 
 from edt_sdk.schemas.errors import Conflict, NotFound
@@ -104,6 +105,31 @@ def test_the_newest_job_comes_first(store, job_row):
         for job, created in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
             writer.add_job(job_row(job, created=created))
     assert [row.id for row in store.jobs()] == ["c", "b", "a"]
+
+
+def test_jobs_by_project_and_experiment(store, job_row):
+    labels = [("mnist", "rates"), ("mnist", ""), ("mnist", "rates"), ("", ""), ("ä 'b'", "rates"), ("MNIST", "sizes")]
+    with store.write() as writer:
+        for n, (project, experiment) in enumerate(labels):
+            settings = replace_settings(job_row(), project=project, experiment=experiment)
+            writer.add_job(job_row(f"{n}", settings=settings, created=float(n), state_since=10.0 + n))
+        others = replace_settings(job_row(), project="mnist", experiment="rates")
+        writer.add_job(job_row("of ben", owner="ben", settings=others))
+    assert [row.id for row in store.jobs(owner="ana", project="mnist")] == ["2", "1", "0"]
+    assert [row.id for row in store.jobs(owner="ana", project="mnist", experiment="rates", limit=1)] == ["2"]
+    assert [row.id for row in store.jobs(owner="ana", experiment="rates")] == ["4", "2", "0"]
+    assert store.jobs(project="mni%") == []
+    assert store.labels("ana") == [
+        ("MNIST", "sizes", 1, 15.0),
+        ("mnist", "", 1, 11.0),
+        ("mnist", "rates", 2, 12.0),
+        ("ä 'b'", "rates", 1, 14.0),
+    ]
+    assert store.labels("nobody") == []
+
+
+def replace_settings(row, **changes):
+    return msgspec.structs.replace(row.settings, **changes)
 
 
 def test_jobs_by_owner_and_state(store, job_row):
