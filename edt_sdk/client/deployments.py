@@ -307,7 +307,7 @@ class DeploymentClient(ServerSession):
             version: a version, or its name: "digits/3", "digits@champion", or "digits" for the newest.
             name: under which it is called. By default the version's.
             replicas: how many, or the fewest and the most, such as (0, 3). It has as many as its load needs. With 0 it
-                gives up its last slot when nobody calls.
+                gives up its last slot while there is no load.
             priority: weight of its replicas under fair share, by default twice a training's.
             instance_group: the queue of its replicas, by default the server's first.
             max_batch: most rows that a replica computes at once.

@@ -89,7 +89,7 @@ def _slot_lines(answer: Answer, resource: Answer, letters: Mapping[str, str]) ->
 
 def _rows(answer: Answer, resource: str) -> list[tuple[object, ...]]:
     """Return the groups over a resource group, each below its parent."""
-    # A single group shares with nobody, so that its row would only repeat the slots and the jobs.
+    # A single group shares with no other, so that its row would only repeat the slots and the jobs.
     if len(answer["groups"]) < 2:
         return []
     groups = [group for group in answer["groups"] if group["resource_group"] == resource]

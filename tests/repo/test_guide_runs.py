@@ -42,6 +42,7 @@ BEFORE: dict[str, dict[int, str]] = {
     },
     "guide/validate.md": {0: TRAINED},
     "guide/versions.md": {0: TRAINED},
+    "guide/deployments.md": {0: TRAINED + '\nclient.register(job, "digits", alias="champion")'},
     "guide/experiments.md": {0: CLIENT},
     "guide/failures.md": {0: TRAINED},
     "guide/catalogue.md": {0: CLIENT},

@@ -9,6 +9,7 @@ SDK = [
     "ChangedMeanwhile",
     "Client",
     "Conflict",
+    "Deployment",
     "EdtError",
     "Experiment",
     "FabricModel",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edt_sdk import Client, Job, Project, Search, Version
+from edt_sdk import Client, Deployment, Job, Project, Search, Version
 from edt_sdk.cli import build_parser
 from edt_sdk.notebook.magics import EdtMagics
 
@@ -27,12 +27,21 @@ TABLE = [
 ]
 PUBLIC = {
     owner: {name for name in dir(held) if not name.startswith("_") and callable(getattr(held, name))}
-    for owner, held in {"client": Client, "job": Job, "search": Search, "version": Version, "project": Project}.items()
+    for owner, held in {
+        "client": Client,
+        "job": Job,
+        "search": Search,
+        "version": Version,
+        "project": Project,
+        "deployment": Deployment,
+    }.items()
 }
 # No verbs: what belongs to Python's objects, `job.what_if` by another way, and what monitors and cards are made with.
 OTHERS = {
     *("client.close", "client.what_if", "job.refresh", "job.saw", "search.refresh"),
     *("job.bundle", "job.log_lines", "job.losses", "job.through", "version.lineage", "project.experiments"),
+    *("deployment.refresh", "deployment.wait_ready", "deployment.scale", "deployment.curl", "deployment.revisions"),
+    "deployment.logs",
 }
 
 

@@ -109,7 +109,7 @@ class DeploymentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a deployment that may change at any time.
 
     Attributes:
-        replicas: the fewest and the most replicas, such as 0:3. With 0 it gives up its last slot when nobody calls.
+        replicas: the fewest and the most replicas, such as 0:3. With 0 it gives up the last slot without load.
         priority: weight of its replicas under fair share (default: 10000, twice a training's).
         description: text for people, at most 10,000 characters.
         space: a word that deployments are grouped by, such as production.
@@ -134,7 +134,7 @@ class DeploymentSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 <= least <= most or not 1 <= most <= MOST_WORKERS:
             raise Unprocessable(
                 f"replicas must go from 0 or more to at least as many, and 1, not from {least} to {most}.",
-                hint="Such as 1:3, or 0:3 to hold no slot while nobody calls.",
+                hint="Such as 1:3, or 0:3 to hold no slot while there is no load.",
                 field="replicas",
             )
         check_priority(self.priority)
@@ -161,7 +161,7 @@ class NewDeployment(DeploymentSettings, frozen=True, kw_only=True, forbid_unknow
         max_batch: most rows that a replica computes at once, 1 to 1,024.
         exact: the bits of an answer do not depend on the load: every batch has max_batch rows.
         deadline: seconds that a request may take.
-        replicas: the fewest and the most replicas, such as 0:3. With 0 it gives up its last slot when nobody calls.
+        replicas: the fewest and the most replicas, such as 0:3. With 0 it gives up the last slot without load.
         priority: weight of its replicas under fair share (default: 10000, twice a training's).
         description: text for people, at most 10,000 characters.
         space: a word that deployments are grouped by, such as production.

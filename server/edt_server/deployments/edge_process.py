@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import http.client
 import logging
 import secrets
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from tornado.httpclient import AsyncHTTPClient, HTTPError
 
 from edt_sdk.schemas.serving.edge_file import EdgeAddress, EdgeDeployment, EdgeFile, EdgeState
 from edt_server.system.detached import start_detached
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 INNER_HEADER = "X-EDT-Inner"
 _FILE, _ADDRESS, _KEY, _LOG = "edge.json", "edge-address.json", "edge.key", "edge.log"
 _PATIENCE = 2.0  # seconds for an answer of the edge about itself
+# The edge is on this machine, whatever proxy the environment names.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class EdgeProcess:
@@ -96,12 +99,14 @@ class EdgeProcess:
         address = await asyncio.to_thread(lambda: self.address)
         if address is None:
             return None
+        return await asyncio.to_thread(self._ask, f"{address.url}/edt/state")
+
+    def _ask(self, url: str) -> EdgeState | None:
+        request = urllib.request.Request(url, headers={INNER_HEADER: self.inner})
         try:
-            answer = await AsyncHTTPClient().fetch(
-                f"{address.url}/edt/state", headers={INNER_HEADER: self.inner}, request_timeout=_PATIENCE
-            )
-            return msgspec.json.decode(answer.body, type=EdgeState, strict=False)
-        except (HTTPError, OSError, msgspec.DecodeError):
+            with _DIRECT.open(request, timeout=_PATIENCE) as answer:
+                return msgspec.json.decode(answer.read(), type=EdgeState, strict=False)
+        except (OSError, http.client.HTTPException, msgspec.DecodeError):
             return None
 
     def _read_file(self) -> EdgeFile:

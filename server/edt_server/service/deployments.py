@@ -182,7 +182,7 @@ class Deployments:
         """Stop all deployments of the user."""
         for row in list(self.reconciler.rows.values()):
             if row.owner == user and record_of(row).active:
-                with contextlib.suppress(Conflict, NotFound):  # somebody else has done it
+                with contextlib.suppress(Conflict, NotFound):  # another request has done it
                     await self.stop_deployment(user, row.name)
 
     async def start(self, user: str, name: str) -> DeploymentView:
@@ -284,7 +284,7 @@ class Deployments:
         runtime = Runtime.PREDICTOR if PREDICTOR in names else Runtime.SCRIPT
         if runtime is Runtime.SCRIPT and version.spec.framework != Framework.EDT:
             raise Unprocessable(
-                f"{version.name} was trained by a script of its own ({version.spec.framework}), so that nobody but the "
+                f"{version.name} was trained by a script of its own ({version.spec.framework}), so that only the "
                 "script knows its model.",
                 hint=f"Put a {PREDICTOR} with a class Predictor next to the script, train and register it again.",
                 field="version",
@@ -409,7 +409,7 @@ class Deployments:
         if self.reconciler.counted(active.job).replicas:
             return DeploymentState.READY, "", view.slots
         if wanted == 0:
-            return DeploymentState.IDLE, "It holds no slot: nobody has called it for a while.", view.slots
+            return DeploymentState.IDLE, "It holds no slot: no request has come for a while.", view.slots
         if view.reason is not None:
             return DeploymentState.WAITING, view.reason.text, view.slots
         return DeploymentState.STARTING, "Its first replica loads the model.", view.slots

@@ -401,7 +401,7 @@ class SearchRun:
         )
         self.trials[trial.number] = replace(row, job=view.id, state=TrialState.RUNNING)
         self._numbers[view.id] = trial.number
-        # What it has done since the commit rang for nobody.
+        # No run was there when what it has done since the commit rang.
         self._touched.add(view.id)
         self._work.set()
 

@@ -384,7 +384,7 @@ class Service:
         spec = await self.catalogue.datasets.registered(user, spec, training)
         if weights is None and is_version(spec.warm_start):
             weights, version = await self.versions.weights(user, VersionReference.of(spec.warm_start))
-            # An alias may mean another version by the time that somebody asks.
+            # An alias may mean another version later.
             spec = msgspec.structs.replace(spec, warm_start=version)
         elif spec.warm_start and weights is None:
             former = await self.mine(user, spec.warm_start)

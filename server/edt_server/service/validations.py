@@ -128,7 +128,7 @@ def _check_trained_here(row: JobRow) -> None:
         )
     if row.spec.framework != Framework.EDT:
         raise Unprocessable(
-            f"Job {row.id} runs its script as it is ({row.spec.framework}), so that nobody but the script knows its "
+            f"Job {row.id} runs its script as it is ({row.spec.framework}), so that only the script knows its "
             "model and its test data.",
             hint="Only trainings by the elastic engine (framework edtPyTorch, FabricModel.train()) can be validated; "
             "test the model in the script.",

@@ -173,7 +173,7 @@ class Sandbox:
         """Return whether processes can enter it."""
         if self._process.poll() is not None:
             return False
-        # The kernel kills all others before the end of the first one is told: nobody can enter from then on.
+        # The kernel kills all others before the end of the first one is told: no process can enter from then on.
         try:
             stat = Path(f"/proc/{self.first}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):

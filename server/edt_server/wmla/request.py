@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import OFFERED, SHELL, Framework, framework_named
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec
 from edt_sdk.schemas.wmla import WmlaRequest

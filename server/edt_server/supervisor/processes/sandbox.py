@@ -71,7 +71,7 @@ class JobSandbox:
             self.give(Path(self._orders.warm_start))
         found = paths.result_dir.lstat().st_uid
         if found == os.geteuid():
-            # Nothing of the job has run with an account, so no name in there is anybody's trap. The folder itself
+            # Nothing of the job has run with an account, so no name in there is someone's trap. The folder itself
             # comes last: what is interrupted here is done again.
             for place, folders, files in os.walk(paths.result_dir, topdown=False):
                 for name in (*folders, *files):
