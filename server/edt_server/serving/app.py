@@ -40,6 +40,8 @@ _TYPES = {
     "simple": (_JSON, b"application/octet-stream", b"application/x-npy", b"image/png", b"image/jpeg"),
     "invocations": (_JSON,),
 }
+# What curl calls every body that it is not told about.
+_UNTOLD = b"application/x-www-form-urlencoded"
 _HEADER_LENGTH = b"inference-header-content-length"
 _LENGTH = re.compile(rb"\d{1,10}")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
@@ -270,7 +272,7 @@ def _content_type(headers: Headers, form: str) -> str:
         raise Refusal(415, "A compressed body cannot be read. Send it without Content-Encoding.")
     sent = headers.get(b"content-type", b"")
     kind = sent.partition(b";")[0].strip().lower()
-    if kind and kind not in _TYPES[form]:
+    if kind not in (b"", _UNTOLD, *_TYPES[form]):
         accepted = ", ".join(each.decode() for each in _TYPES[form])
         raise Refusal(415, f"Send the body with a Content-Type of {accepted}, not {kind.decode('latin-1')}.")
     return sent.decode("latin-1")

@@ -52,7 +52,7 @@ export function DeploymentForm(props: {
         name="least"
         label="Replicas, at least"
         type="number"
-        hint="Slots that it keeps. With 0 it gives up the last one when nobody calls."
+        hint="Slots that it keeps. With 0 it gives up the last one without load."
       />
       <TextField
         form={form}

@@ -53,9 +53,11 @@ export function Deployments(): ReactElement {
           }}
         />
       ) : (
-        <button type="button" className="jp-edt-button jp-mod-accept" disabled={known.length === 0} onClick={() => setMaking(true)}>
-          Deploy a version …
-        </button>
+        <div className="jp-edt-form-end">
+          <button type="button" className="jp-edt-button jp-mod-accept" disabled={known.length === 0} onClick={() => setMaking(true)}>
+            Deploy a version …
+          </button>
+        </div>
       )}
       <Answer of={answer} what="Looking for deployments">
         {({ deployments }) =>
@@ -97,7 +99,7 @@ function columnsOf(open: (name: string) => void): Column<IDeploymentView>[] {
     { head: 'State', cell: each => <State of={each} /> },
     { head: 'Serves', cell: each => each.version },
     { head: 'Replicas', cell: each => `${each.ready} of ${each.replicas[0]}–${each.replicas[1]}` },
-    { head: 'Requests', number: true, cell: each => answersOf(each).toLocaleString('en') },
+    { head: 'Requests', number: true, cell: each => figure(answersOf(each)) },
     { head: 'Space', cell: each => each.space || '–' }
   ];
 }
@@ -168,8 +170,8 @@ function Details(props: { deployment: IDeploymentView; versions: readonly IModel
         of={[
           ['State', <State of={deployment} />],
           ['Address', <Copied text={deployment.url || 'none while nothing answers'} />],
-          ['Replicas', `${deployment.ready} answer, ${deployment.wanted} wanted, ${deployment.slots} slots held`],
-          ['Answers', `${answersOf(deployment).toLocaleString('en')}, ${failuresOf(deployment).toLocaleString('en')} of them failed`]
+          ['Replicas', `${deployment.ready} answer, ${deployment.wanted} wanted, in ${deployment.slots} ${deployment.slots === 1 ? 'slot' : 'slots'}`],
+          ['Answers', answersOf(deployment) === 0 ? 'none yet' : `${figure(answersOf(deployment))}, ${figure(failuresOf(deployment))} of them failed`]
         ]}
       />
       <div className="jp-edt-form-end">
@@ -251,6 +253,10 @@ function Copied({ text }: { text: string }): ReactElement {
       </button>
     </>
   );
+}
+
+function figure(count: number): string {
+  return count.toLocaleString('en');
 }
 
 function answersOf(deployment: IDeploymentView): number {
