@@ -196,3 +196,37 @@ def test_variables_that_start_other_code_start_it_inside(shared: LocalServer, tm
     found = json.loads((Path(second.view.result_dir) / "started.json").read_text())
     assert found == {"optimize": 1, "hash": "0"}
     assert planted.with_name("outside.txt").exists() is (kind_of(shared) == "same")
+
+
+WEIGHTS = """
+import os, sys
+from pathlib import Path
+train = Path(os.environ["RESULT_DIR"], "model", "train")
+train.mkdir(parents=True)
+(train / "model_epoch_final.pth").write_text(sys.argv[1])
+"""
+PREDICTOR = """
+import os
+
+class Predictor:
+    def __init__(self, model_dir, params):
+        self.model_dir = model_dir
+
+    def predict(self, inputs):
+        return [[each, os.getuid(), os.path.exists(each)] for each in inputs]
+"""
+
+
+def test_a_deployment_answers_from_where_its_replicas_are_kept(shared: LocalServer, tmp_path: Path) -> None:
+    bob = shared.client()
+    (tmp_path / "train.py").write_text(WEIGHTS)
+    (tmp_path / "predictor.py").write_text(PREDICTOR)
+    job = bob.submit(tmp_path, main="train.py", args=["w"], framework="PyTorch", progress=False)
+    made = bob.deploy(bob.register(job.wait(120, progress=False), "where")).wait_ready(120)
+    store = str(shared.data_dir / "edt.sqlite")
+    ((_, uid, there),) = made.predict([store])
+    account = kind_of(shared) == "account"
+    assert uid == (pwd.getpwnam(ACCOUNTS["bob"]).pw_uid if account else os.getuid())
+    assert there == (kind_of(shared) == "same")
+    made.delete()
+    until(lambda: all(each.state.final for each in bob.jobs() if each.view.framework == "serve"), "its replicas' end")
