@@ -168,6 +168,78 @@ def test_replicas_follow_the_load_and_a_training_gets_its_slots_back(four_slots:
     until(lambda: made.refresh().view.replicas == (1, 1), limit=10)
 
 
+SLOW = """
+import time
+
+class Predictor:
+    def __init__(self, model_dir, params): ...
+
+    def predict(self, inputs):
+        time.sleep(0.1)
+        return inputs
+"""
+LONG = f"""
+{DATA}
+import time
+
+class Slow(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return self.rows[index]
+
+def datasets():
+    return Slow(data(128, 1)), None
+
+if __name__ == "__main__":
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.2), nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    FabricModel(model, datasets, nn.functional.cross_entropy, optimizer).train(24, 4, 4, validation_freq=0)
+"""
+
+
+def test_a_training_gives_its_slots_to_a_deployment_under_load_and_keeps_its_bits(
+    four_slots: Jobs, folder: Path, tmp_path: Path
+) -> None:
+    client = four_slots.client
+    (tmp_path / "long").mkdir()
+    (tmp_path / "long" / "train.py").write_text(LONG)
+    alone = client.submit(tmp_path / "long", max_workers=4, progress=False).wait(300, progress=False)
+    (folder / "predictor.py").write_text(SLOW)
+    made = client.deploy(
+        trained(four_slots, folder, 1), name="busy", replicas=(1, 3), max_batch=1, public=True, release_after=2
+    ).wait_ready(300)
+    beside = client.submit(tmp_path / "long", max_workers=4, progress=False)
+    until(lambda: beside.refresh().view.slots == 3, "the training has what the deployment leaves")
+    statuses, stop = set(), False
+
+    def call() -> None:
+        with requests.Session() as session:
+            while not stop:
+                statuses.add(session.post(made.url, json={"inputs": [1]}).status_code)
+
+    with ThreadPoolExecutor(6) as pool:
+        calls = [pool.submit(call) for _ in range(6)]
+        try:
+            until(lambda: made.refresh().view.ready == 3, "three replicas")
+            assert not beside.refresh().state.final, "they were a training's slots"
+        finally:
+            stop = True
+        for each in calls:
+            each.result()
+    until(lambda: made.refresh().view.ready == 1, "one replica again")
+    beside.wait(300, progress=False)
+    assert statuses == {200}
+    assert max(four_slots.worlds(beside)) == 3
+    assert min(four_slots.worlds(beside)) == 1
+    assert four_slots.final_hash(beside) == four_slots.final_hash(alone)
+    made.delete()
+
+
 def test_what_cannot_be_served_says_why(four_slots: Jobs, folder: Path) -> None:
     version = trained(four_slots, folder, 1)
     client = four_slots.client
