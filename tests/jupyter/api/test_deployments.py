@@ -257,7 +257,7 @@ REFUSED = [
     ({"origins": ["shop"]}, 422, "origins"),
     ({"idle_after": 0}, 422, "idle_after"),
     ({"canary": 10}, 422, "canary"),
-    ({"instance_group": "none"}, 404, "instance_group"),
+    ({"instance_group": "none"}, 422, "instance_group"),
     ({"replica": 3}, 422, "replica"),
 ]
 
