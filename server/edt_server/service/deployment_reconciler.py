@@ -70,9 +70,10 @@ class DeploymentReconciler:
 
     async def stop(self) -> None:
         """Stop looking after them. Edge and replicas go on, unless there is nothing to answer."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self._task is None:
+            return  # not even adopted: what there is belongs to another start
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
         if not any(record_of(row).active for row in self.rows.values()):
             await asyncio.to_thread(self.edge.end)
 
