@@ -81,7 +81,12 @@ def flag(name: str) -> str:
 
 def _option(field: msgspec.inspect.Field, words: str, *, unset: bool) -> dict[str, Any]:
     kind, meta = _bare(field.type)
-    if not unset and field.default is not False and field.default not in (msgspec.NODEFAULT, None, "", ()):
+    if (
+        not unset
+        and field.default is not False
+        and field.default not in (msgspec.NODEFAULT, None, "")
+        and not isinstance(field.default, tuple)
+    ):
         words += f" (default {field.default})"
     # argparse formats help texts with %, so that a plain percent sign would be an error.
     option: dict[str, Any] = {"help": words.replace("`", "").replace("%", "%%")}

@@ -109,8 +109,8 @@ class DeploymentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a deployment that may change at any time.
 
     Attributes:
-        replicas: the fewest and the most replicas, such as 0:3. With 0 it gives up the last slot without load.
-        priority: weight of its replicas under fair share (default: 10000, twice a training's).
+        replicas: the fewest and the most replicas (default: 1), such as 0:3. With 0 it gives up the last without load.
+        priority: weight of its replicas under fair share, twice a training's by itself.
         description: text for people, at most 10,000 characters.
         space: a word that deployments are grouped by, such as production.
         public: everybody who can reach the server may call it, without a key.
@@ -161,8 +161,8 @@ class NewDeployment(DeploymentSettings, frozen=True, kw_only=True, forbid_unknow
         max_batch: most rows that a replica computes at once, 1 to 1,024.
         exact: the bits of an answer do not depend on the load: every batch has max_batch rows.
         deadline: seconds that a request may take.
-        replicas: the fewest and the most replicas, such as 0:3. With 0 it gives up the last slot without load.
-        priority: weight of its replicas under fair share (default: 10000, twice a training's).
+        replicas: the fewest and the most replicas (default: 1), such as 0:3. With 0 it gives up the last without load.
+        priority: weight of its replicas under fair share, twice a training's by itself.
         description: text for people, at most 10,000 characters.
         space: a word that deployments are grouped by, such as production.
         public: everybody who can reach the server may call it, without a key.
