@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,7 @@ def test_a_replica_that_is_killed_costs_no_request_and_is_replaced(four_slots: J
             each.result()
     assert {status for status, _ in answered} == {200}
     assert made.job.state is JobState.RUNNING
+    made.delete()
 
 
 def test_replicas_follow_the_load_and_a_training_gets_its_slots_back(four_slots: Jobs, folder: Path) -> None:
@@ -166,6 +168,7 @@ def test_replicas_follow_the_load_and_a_training_gets_its_slots_back(four_slots:
     assert time.monotonic() - begun < 60
     made.scale(1, 1)
     until(lambda: made.refresh().view.replicas == (1, 1), limit=10)
+    made.delete()
 
 
 SLOW = """
@@ -244,7 +247,7 @@ def test_what_cannot_be_served_says_why(four_slots: Jobs, folder: Path) -> None:
     version = trained(four_slots, folder, 1)
     client = four_slots.client
     kept = (four_slots.server.data_dir / "catalogue").glob("*/*/weights/model_epoch_final.pth")
-    weights = max(kept, key=lambda file: file.stat().st_mtime)
+    (weights,) = (file for file in kept if sha256(file.read_bytes()).hexdigest() == version.sha256)
     saved = weights.read_bytes()
     weights.write_bytes(saved + b"x")
     with pytest.raises(Conflict, match="not what was registered"):
@@ -259,3 +262,4 @@ def test_what_cannot_be_served_says_why(four_slots: Jobs, folder: Path) -> None:
     until(lambda: job.refresh().state.final, limit=60)
     with pytest.raises(JobFailed, match="stopped"):
         made.wait_ready(10)
+    made.delete()

@@ -172,7 +172,7 @@ class NewDeployment(DeploymentSettings, frozen=True, kw_only=True, forbid_unknow
     """
 
     version: VersionText
-    name: CatalogueName = ""
+    name: Annotated[str, Meta(extra={"metavar": "NAME"})] = ""
     instance_group: GroupName = ""
     max_batch: Rows = 32
     exact: bool = False
