@@ -12,6 +12,7 @@ import logging
 import secrets
 import signal
 import subprocess
+import threading
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,6 +84,8 @@ class EdgeProcess:
             log=self._folder / _LOG,
             environ=self._environ,
         )
+        # It must be reaped when it ends, and outlives this object.
+        threading.Thread(target=self._process.wait, name="reap the edge", daemon=True).start()
         log.info("the edge was started, pid=%d", self._process.pid)
 
     def end(self) -> None:
