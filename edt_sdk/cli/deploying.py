@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, show
+from edt_sdk.cli.session import Verbs, add_actions, add_options, add_verb, client, show
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.serving.deployments import DeploymentPatch, NewDeployment, NewKey, NewRevision
@@ -20,6 +21,7 @@ _NEW = tuple(name for name in NewDeployment.__struct_fields__ if name != "versio
 _REVISION = tuple(name for name in NewRevision.__struct_fields__ if name != "version")
 _PATCH = DeploymentPatch.__struct_fields__
 _VERSION = "digits/3, digits@champion, or digits for the newest"
+_about = partial(add_verb, about=("name", "the deployment"))
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -57,14 +59,6 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_options(key, NewKey, "days")
     revoke = _about(actions, common, "revoke", _run_revoke, "Refuse a key from now on.")
     revoke.add_argument("key", metavar="KEY", help="its id")
-
-
-def _about(
-    actions: Verbs, common: argparse.ArgumentParser, name: str, run: Run, says: str, output: str | None = None
-) -> argparse.ArgumentParser:
-    parser = add_verb(actions, common, name, run, says, output=output)
-    parser.add_argument("name", metavar="NAME", help="the deployment")
-    return parser
 
 
 def _deployment(arguments: argparse.Namespace) -> Deployment:

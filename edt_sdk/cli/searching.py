@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, show, writing
@@ -17,6 +18,7 @@ from edt_sdk.torchrun.command_line.submission import asked
 
 if TYPE_CHECKING:
     from edt_sdk.client import Search
+_about = partial(add_verb, job="the search, by its name or id")
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -68,12 +70,6 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     _about(actions, common, "replay", _run_replay, "Decide a search again from its reports; exit code 1 if it differs.")
     delete = _about(actions, common, "delete", _run_delete, "Remove an ended search; its jobs stay.")
     delete.add_argument("--jobs", action="store_true", help="remove the jobs of its trials too")
-
-
-def _about(
-    actions: Verbs, common: argparse.ArgumentParser, name: str, run: Run, says: str, output: str | None = None
-) -> argparse.ArgumentParser:
-    return add_verb(actions, common, name, run, says, job="the search, by its name or id", output=output)
 
 
 def _search(arguments: argparse.Namespace) -> Search:

@@ -45,16 +45,20 @@ def add_verb(
     says: str,
     *,
     job: str | None = None,
+    about: tuple[str, str] | None = None,
     output: str | None = None,
 ) -> argparse.ArgumentParser:
     """Add the parser for one verb.
 
-    `job` is the help of its positional ID, None when it takes none. `output` is the default of -o, None for no -o.
+    `job` is the help of its positional ID, None when it takes none. `about` are the name and the help of another
+    positional argument, for a verb that is not about a job. `output` is the default of -o, None for no -o.
     """
     parser: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=says, description=says)
     parser.set_defaults(run=run, parser=parser)
     if job is not None:
         parser.add_argument("id", metavar="ID", help=job)
+    if about is not None:
+        parser.add_argument(about[0], metavar=about[0].upper(), help=about[1])
     if output is not None:
         parser.add_argument("-o", "--output", choices=(output, "json"), default=output)
     return parser

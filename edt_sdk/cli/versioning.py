@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
-from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, client, show
+from edt_sdk.cli.session import Verbs, add_actions, add_options, add_verb, client, show
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.serving.versions import NewVersion, VersionPatch
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from edt_sdk.client import Version
 
 _NEW = ("epoch", "description", "tags", "alias")
+_about = partial(add_verb, about=("version", "digits/3, digits@champion, or digits for the newest"))
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -39,14 +41,6 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     compare = _about(actions, common, "compare", _run_compare, says, output="text")
     compare.add_argument("job", metavar="JOB", help="the job")
     _about(actions, common, "delete", _run_delete, "Remove a version with its files; its number is not used again.")
-
-
-def _about(
-    actions: Verbs, common: argparse.ArgumentParser, name: str, run: Run, says: str, output: str | None = None
-) -> argparse.ArgumentParser:
-    parser = add_verb(actions, common, name, run, says, output=output)
-    parser.add_argument("version", metavar="VERSION", help="digits/3, digits@champion, or digits for the newest")
-    return parser
 
 
 def _version(arguments: argparse.Namespace) -> Version:
