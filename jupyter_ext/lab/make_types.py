@@ -1,9 +1,14 @@
-"""Write the front end's types, `src/schemas.ts`, from the OpenAPI description: `make types`."""
+"""Write the front end's types from the OpenAPI description: `make types`.
+
+`src/schemas.ts` has those of jobs and slots, `src/catalogue_schemas.ts` those of what has a name in the catalogue.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,12 @@ import yaml
 
 from edt_jupyter.api.openapi import document
 
-TARGET = Path(__file__).parent / "src" / "schemas.ts"
+SOURCE = Path(__file__).parent / "src"
+# Of which only the catalogue and what is opened from it know.
+CATALOGUE = {
+    *("ModelVersion", "DeploymentView", "DeploymentState", "DeploymentKey", "Revision", "Counters"),
+    *("ProjectView", "ExperimentView", "RunTable", "RunColumn"),
+}
 HEAD = (
     "/** The server's requests and answers. Generated from the OpenAPI description by `make types`; do not edit. */\n"
 )
@@ -28,10 +38,22 @@ UNUSED = {"JobSpec", "OfJob", "Picked", "TorchrunOptions", "Validates", "WmlaReq
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 
 
-def types() -> str:
-    """Return the TypeScript source."""
+def types() -> dict[Path, str]:
+    """Return the TypeScript sources by their files."""
     schemas = yaml.safe_load(document())["components"]["schemas"]
-    return HEAD + "".join(f"\n{_declaration(name, schemas[name])}" for name in sorted(schemas.keys() - UNUSED))
+    used = schemas.keys() - UNUSED
+    catalogue = _declarations(schemas, used & CATALOGUE)
+    others = sorted(name for name in used - CATALOGUE if re.search(rf"\bI?{name}\b", catalogue))
+    names = ", ".join(name if "enum" in schemas[name] else f"I{name}" for name in others)
+    imported = f"import type {{ {names} }} from './schemas';\n" if others else ""
+    return {
+        SOURCE / "schemas.ts": HEAD + _declarations(schemas, used - CATALOGUE),
+        SOURCE / "catalogue_schemas.ts": HEAD + (imported and f"\n{imported}") + catalogue,
+    }
+
+
+def _declarations(schemas: dict[str, Any], names: Iterable[str]) -> str:
+    return "".join(f"\n{_declaration(name, schemas[name])}" for name in sorted(names))
 
 
 def _declaration(name: str, schema: dict[str, Any]) -> str:
@@ -88,5 +110,6 @@ def _quoted(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(types(), encoding="utf-8")
-    sys.stdout.write(f"{TARGET}\n")
+    for file, source in types().items():
+        file.write_text(source, encoding="utf-8")
+        sys.stdout.write(f"{file}\n")

@@ -8,7 +8,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import type { PartialJSONValue } from '@lumino/coreutils';
 
-import type { IModelVersion } from './schemas';
+import type { IModelVersion } from './catalogue_schemas';
 import type {
   ICheckpoint,
   ICluster,

@@ -4,7 +4,7 @@ import type { ReactElement } from 'react';
 
 import { useEdt } from '../page/surroundings';
 import { BoxedForm, ChoiceField, TextField, WrongAnswer, useForm, whole } from '../page/form';
-import type { IDeploymentView, IModelVersion } from '../schemas';
+import type { IDeploymentView, IModelVersion } from '../catalogue_schemas';
 
 /** `versions` are those that may be chosen, by name and the newest first. */
 export function DeploymentForm(props: {

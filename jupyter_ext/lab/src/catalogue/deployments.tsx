@@ -7,12 +7,13 @@ import { labDialogs } from '../actions/lab_dialogs';
 import { enc } from '../api';
 import { copyText } from '../clipboard';
 import { CommandIDs } from '../commands';
+import { useAction } from '../page/action';
 import { Facts } from '../page/facts';
 import { usePolled } from '../page/polled';
 import { Answer, Empty, Failure } from '../page/standing';
 import { useEdt } from '../page/surroundings';
 import { type Column, Table } from '../page/table';
-import type { IDeploymentView, IModelVersion, IRevision } from '../schemas';
+import type { IDeploymentView, IModelVersion, IRevision } from '../catalogue_schemas';
 import { clock } from '../words';
 
 import { DeploymentForm } from './deployment_form';
@@ -117,19 +118,10 @@ function State({ of }: { of: IDeploymentView }): ReactElement {
 function Details(props: { deployment: IDeploymentView; versions: readonly IModelVersion[]; again: () => void }): ReactElement {
   const { deployment, again } = props;
   const { api, commands } = useEdt();
-  const [failed, setFailed] = useState<unknown>(null);
+  const { failed, act } = useAction(again);
   const [key, setKey] = useState('');
   const removal = useRemoval(again);
   const path = `deployments/${enc(deployment.name)}`;
-  const act = async (work: () => Promise<unknown>): Promise<void> => {
-    setFailed(null);
-    try {
-      await work();
-    } catch (error) {
-      setFailed(error);
-    }
-    again();
-  };
   const does = (verb: string) => () => void act(() => api.request(`${path}/${verb}`, {}, 'POST', {}));
   const update = async (): Promise<void> => {
     const newest = props.versions.find(each => each.name === deployment.version.split('/', 1)[0]);

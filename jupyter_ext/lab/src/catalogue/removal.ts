@@ -1,9 +1,8 @@
 /** Deleting something of the catalogue: asked first, with what it comes to; what is refused is kept to be shown. */
 
-import { useState } from 'react';
-
 import { labDialogs } from '../actions/lab_dialogs';
 import type { Query } from '../api';
+import { useAction } from '../page/action';
 import { useEdt } from '../page/surroundings';
 
 /** What is to go. */
@@ -18,18 +17,11 @@ export interface Removed {
 /** `failed` is what was thrown by the last one, null for nothing; `after` is called when something may have gone. */
 export function useRemoval(after: () => void): { failed: unknown; remove: (what: Removed) => void } {
   const { api } = useEdt();
-  const [failed, setFailed] = useState<unknown>(null);
+  const { failed, act } = useAction(after);
   const remove = async ({ name, comesTo, path, query = {} }: Removed): Promise<void> => {
-    setFailed(null);
-    if (!(await labDialogs.agreed(`Delete ${name}?`, comesTo, 'Delete', true))) {
-      return;
+    if (await labDialogs.agreed(`Delete ${name}?`, comesTo, 'Delete', true)) {
+      await act(() => api.request(path, query, 'DELETE'));
     }
-    try {
-      await api.request(path, query, 'DELETE');
-    } catch (error) {
-      setFailed(error);
-    }
-    after();
   };
   return { failed, remove: what => void remove(what) };
 }

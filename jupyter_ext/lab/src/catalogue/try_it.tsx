@@ -6,7 +6,7 @@ import type { ReactElement } from 'react';
 import { enc } from '../api';
 import { Failure } from '../page/standing';
 import { useEdt } from '../page/surroundings';
-import type { IDeploymentView } from '../schemas';
+import type { IDeploymentView } from '../catalogue_schemas';
 
 /** It goes through this server and its login, so no key is needed. */
 export function TryIt({ deployment }: { deployment: IDeploymentView }): ReactElement {

@@ -1,16 +1,16 @@
 /** Versions of models: what was kept of which job, under which aliases; trained again or removed by a click. */
 
-import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { labDialogs } from '../actions/lab_dialogs';
 import { enc } from '../api';
 import { CommandIDs, type Commands } from '../commands';
+import { useAction } from '../page/action';
 import { useEdt } from '../page/surroundings';
 import { usePolled } from '../page/polled';
 import { Answer, Empty, Failure } from '../page/standing';
 import { type Column, Table } from '../page/table';
-import type { IModelVersion } from '../schemas';
+import type { IModelVersion } from '../catalogue_schemas';
 import type { IJobView } from '../views';
 import { bytes, clock, lossFigure } from '../words';
 
@@ -23,16 +23,7 @@ export function Versions(): ReactElement {
   const { api, commands } = useEdt();
   const answer = usePolled('versions', () => api.request<{ versions: IModelVersion[] }>('versions', { no_track_activity: 1 }), SECONDS);
   const removal = useRemoval(answer.again);
-  const [failed, setFailed] = useState<unknown>(null);
-  const act = async (work: () => Promise<unknown>): Promise<void> => {
-    setFailed(null);
-    try {
-      await work();
-    } catch (error) {
-      setFailed(error);
-    }
-    answer.again();
-  };
+  const { failed, act } = useAction(answer.again);
   const again = async (version: IModelVersion): Promise<void> => {
     const job = await api.request<IJobView>(`${pathOf(version)}/reproduce`, {}, 'POST');
     await commands.execute(CommandIDs.openJob, { id: job.id, name: job.name });

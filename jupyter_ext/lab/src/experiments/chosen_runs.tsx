@@ -1,10 +1,10 @@
 /** What can be done with the chosen runs of a table. */
 
-import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { labDialogs } from '../actions/lab_dialogs';
 import { CommandIDs } from '../commands';
+import { useAction } from '../page/action';
 import { Failure } from '../page/standing';
 import { useEdt } from '../page/surroundings';
 import { Button } from '../state';
@@ -19,18 +19,9 @@ const MOST = 5;
 /** Buttons for these runs; `again` is called when something was done. */
 export function ChosenRuns({ rows, again }: { rows: readonly Row[]; again: () => void }): ReactElement {
   const { api, commands, jobs } = useEdt();
-  const [failed, setFailed] = useState<unknown>(null);
+  const { failed, act } = useAction(again);
   const ids = rows.map(row => String(row['job']));
   const living = rows.filter(isLiving).map(row => String(row['job']));
-  const act = async (work: () => Promise<unknown>): Promise<void> => {
-    setFailed(null);
-    try {
-      await work();
-    } catch (error) {
-      setFailed(error);
-    }
-    again();
-  };
   const stop = async (): Promise<void> => {
     if (ids.length === 1) {
       await commands.execute(CommandIDs.stop, { id: ids[0]! });

@@ -1,7 +1,7 @@
 /** The rows of the table of runs: the words in their cells, and which of them a search finds. Pure. */
 
 import { LOOKS } from '../looks';
-import type { IRunTable } from '../schemas';
+import type { IRunTable } from '../catalogue_schemas';
 import { type JobState, isFinal } from '../views';
 import { clock, lossFigure, span } from '../words';
 

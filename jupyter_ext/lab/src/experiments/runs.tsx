@@ -9,7 +9,7 @@ import { Facts } from '../page/facts';
 import { Answer, Empty } from '../page/standing';
 import { useEdt } from '../page/surroundings';
 import { type Column, Table } from '../page/table';
-import type { IRunTable } from '../schemas';
+import type { IRunTable } from '../catalogue_schemas';
 import { Button, Progress, State } from '../state';
 import type { JobState } from '../views';
 import { count, grouped } from '../words';

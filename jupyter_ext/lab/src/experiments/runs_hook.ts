@@ -7,7 +7,7 @@ import { useJobs } from '../hooks';
 import { type Polled, usePolled } from '../page/polled';
 import { useShown } from '../page/shown';
 import { useEdt } from '../page/surroundings';
-import type { IProjectView, IRunTable } from '../schemas';
+import type { IProjectView, IRunTable } from '../catalogue_schemas';
 import type { IJobView } from '../views';
 
 import { isLiving } from './rows';
