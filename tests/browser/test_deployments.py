@@ -5,15 +5,9 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from tests.browser.screen import Screen
+from tests.packages import WRITES_WEIGHTS
 
-# A plain script that writes its weights itself, and code that answers: nothing is trained.
-SCRIPT = """
-import os, sys
-from pathlib import Path
-train = Path(os.environ["RESULT_DIR"], "model", "train")
-train.mkdir(parents=True)
-(train / "model_epoch_final.pth").write_text(sys.argv[1])
-"""
+# Code that answers by what the script was told: nothing is trained.
 PREDICTOR = """
 from pathlib import Path
 
@@ -29,7 +23,7 @@ class Predictor:
 
 def test_from_a_version_to_an_answer_and_back(screen: Screen, server, tmp_path):
     client = server.client()
-    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "train.py").write_bytes(WRITES_WEIGHTS)
     (tmp_path / "predictor.py").write_text(PREDICTOR)
     for word in ("hello", "goodbye"):
         job = client.submit(tmp_path, main="train.py", args=[word], framework="PyTorch", progress=False)

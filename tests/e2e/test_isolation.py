@@ -19,6 +19,7 @@ from edt_sdk.testing import LocalServer
 from edt_server.system.isolation import OPEN
 from edt_server.system.processes import parent_of
 from tests.e2e.harness import JOBS, Jobs, targets_of
+from tests.packages import WRITES_WEIGHTS
 from tests.sandboxes import needs_bubblewrap
 from tests.waiting import until
 
@@ -198,13 +199,6 @@ def test_variables_that_start_other_code_start_it_inside(shared: LocalServer, tm
     assert planted.with_name("outside.txt").exists() is (kind_of(shared) == "same")
 
 
-WEIGHTS = """
-import os, sys
-from pathlib import Path
-train = Path(os.environ["RESULT_DIR"], "model", "train")
-train.mkdir(parents=True)
-(train / "model_epoch_final.pth").write_text(sys.argv[1])
-"""
 PREDICTOR = """
 import os
 
@@ -219,7 +213,7 @@ class Predictor:
 
 def test_a_deployment_answers_from_where_its_replicas_are_kept(shared: LocalServer, tmp_path: Path) -> None:
     bob = shared.client()
-    (tmp_path / "train.py").write_text(WEIGHTS)
+    (tmp_path / "train.py").write_bytes(WRITES_WEIGHTS)
     (tmp_path / "predictor.py").write_text(PREDICTOR)
     job = bob.submit(tmp_path, main="train.py", args=["w"], framework="PyTorch", progress=False)
     made = bob.deploy(bob.register(job.wait(120, progress=False), "where")).wait_ready(120)

@@ -9,16 +9,9 @@ import pytest
 from tornado.httpclient import AsyncHTTPClient
 
 from tests.jupyter.users import AsAnn
+from tests.packages import WRITES_WEIGHTS
 from tests.waiting import until_async
 
-# What a script is told becomes its weights, and what its predictor does.
-SCRIPT = b"""
-import os, sys
-from pathlib import Path
-train = Path(os.environ["RESULT_DIR"], "model", "train")
-train.mkdir(parents=True)
-(train / "model_epoch_final.pth").write_text(sys.argv[1])
-"""
 PREDICTOR = b"""
 from pathlib import Path
 
@@ -41,7 +34,7 @@ def version(submit, call):
     """Register a version of a name that answers with this word, and return its name with its number."""
 
     async def make(word, name="echo", files=None, headers=None):
-        files = {"train.py": SCRIPT, "predictor.py": PREDICTOR} if files is None else files
+        files = {"train.py": WRITES_WEIGHTS, "predictor.py": PREDICTOR} if files is None else files
         job = (await submit(files, framework="PyTorch", args=[word], headers=headers)).json["id"]
 
         async def ended():
@@ -271,7 +264,7 @@ async def test_what_cannot_be_deployed_says_why(version, call):
 
 
 async def test_a_script_of_its_own_needs_a_predictor(version, call):
-    await version("word", files={"train.py": SCRIPT})
+    await version("word", files={"train.py": WRITES_WEIGHTS})
     refused = await call("POST", "deployments", body={"version": "echo"})
     assert refused.status == 422
     assert "predictor.py" in refused.json["hint"]
