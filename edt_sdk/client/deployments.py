@@ -6,6 +6,7 @@ Requests of this module go through Jupyter Server and its login. Other callers h
 from __future__ import annotations
 
 import io
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -133,7 +134,7 @@ class Deployment:
         """Return a line for a shell that asks it. Put a key in the place of $KEY, unless it is public."""
         said = msgspec.json.encode({"inputs": _listed(inputs)}).decode()
         key = "" if self.view.public else '-H "Authorization: Bearer $KEY" '
-        return f"curl {self.url} {key}-H 'Content-Type: application/json' -d '{said}'"
+        return f"curl {self.url} {key}-H 'Content-Type: application/json' -d {shlex.quote(said)}"
 
     def _ask(self, body: bytes, content_type: str) -> Any:
         headers = {"Content-Type": content_type}

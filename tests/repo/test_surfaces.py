@@ -40,8 +40,7 @@ PUBLIC = {
 OTHERS = {
     *("client.close", "client.what_if", "job.refresh", "job.saw", "search.refresh"),
     *("job.bundle", "job.log_lines", "job.losses", "job.through", "version.lineage", "project.experiments"),
-    *("deployment.refresh", "deployment.wait_ready", "deployment.scale", "deployment.curl", "deployment.revisions"),
-    "deployment.logs",
+    *("deployment.refresh", "deployment.wait_ready", "deployment.scale", "deployment.curl", "deployment.logs"),
 }
 
 

@@ -161,14 +161,6 @@ class NewDeployment(DeploymentSettings, frozen=True, kw_only=True, forbid_unknow
         max_batch: most rows that a replica computes at once, 1 to 1,024.
         exact: the bits of an answer do not depend on the load: every batch has max_batch rows.
         deadline: seconds that a request may take.
-        replicas: the fewest and the most replicas (default: 1), such as 0:3. With 0 it gives up the last without load.
-        priority: weight of its replicas under fair share, twice a training's by itself.
-        description: text for people, at most 10,000 characters.
-        space: a word that deployments are grouped by, such as production.
-        public: everybody who can reach the server may call it, without a key.
-        origins: origins whose web pages may call it, with commas; * for all.
-        release_after: seconds without need after which it gives up a replica.
-        idle_after: seconds without a request after which it gives up the last one, where replicas begin with 0.
     """
 
     version: VersionText

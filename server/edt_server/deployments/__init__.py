@@ -7,7 +7,16 @@ Read first: `records.py`, then `scaling.py` and `rollout.py`.
 
 from edt_server.deployments.edge_process import INNER_HEADER, EdgeProcess
 from edt_server.deployments.records import DeploymentRecord, KeyRecord, RevisionRecord
-from edt_server.deployments.rollout import verdict
+from edt_server.deployments.rollout import difference, verdict
 from edt_server.deployments.scaling import Load
 
-__all__ = ["INNER_HEADER", "DeploymentRecord", "EdgeProcess", "KeyRecord", "Load", "RevisionRecord", "verdict"]
+__all__ = [
+    "INNER_HEADER",
+    "DeploymentRecord",
+    "EdgeProcess",
+    "KeyRecord",
+    "Load",
+    "RevisionRecord",
+    "difference",
+    "verdict",
+]

@@ -99,13 +99,13 @@ class EdgeProcess:
 
     async def state(self) -> EdgeState | None:
         """Return what the edge has counted, None when it does not answer."""
-        address = await asyncio.to_thread(lambda: self.address)
+        return await asyncio.to_thread(self._ask)
+
+    def _ask(self) -> EdgeState | None:
+        address = self.address
         if address is None:
             return None
-        return await asyncio.to_thread(self._ask, f"{address.url}/edt/state")
-
-    def _ask(self, url: str) -> EdgeState | None:
-        request = urllib.request.Request(url, headers={INNER_HEADER: self.inner})
+        request = urllib.request.Request(f"{address.url}/edt/state", headers={INNER_HEADER: self.inner})
         try:
             with _DIRECT.open(request, timeout=_PATIENCE) as answer:
                 return msgspec.json.decode(answer.read(), type=EdgeState, strict=False)

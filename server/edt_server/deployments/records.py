@@ -19,6 +19,7 @@ class RevisionRecord(msgspec.Struct, frozen=True, kw_only=True):
         job: id of the job of its replicas, "" before there is one.
         canary: percent of the callers that it answers before it takes over, None to take over when it is ready.
         outcome: a sentence on what became of it, "" for one that answers or is about to.
+        answered: it has been the one that answers, with a replica.
     """
 
     number: int
@@ -31,6 +32,7 @@ class RevisionRecord(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float
     canary: int | None = None
     outcome: str = ""
+    answered: bool = False
 
     @property
     def again(self) -> NewRevision:
@@ -86,33 +88,43 @@ class DeploymentRecord(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(each for each in found if each is not None)
 
     @property
-    def last(self) -> RevisionRecord:
-        """The revision that answers, else the last that did, else the last one."""
-        served = [each for each in self.revisions if each.outcome == "" or each.outcome.startswith(_SERVED)]
-        return self.revision(self.active) or (served or self.revisions)[-1]
+    def last(self) -> RevisionRecord | None:
+        """The revision that answers, else the last that did, else the last one. None before the first."""
+        answered = [each for each in self.revisions if each.answered]
+        return self.revision(self.active) or next(reversed(answered or self.revisions), None)
 
     @property
     def before(self) -> RevisionRecord | None:
         """The revision that answered before the present one, None for none."""
         last = self.last
-        served = [each for each in self.revisions if each.number < last.number and each.outcome.startswith(_SERVED)]
-        return served[-1] if served else None
+        before = [each for each in self.revisions if last is not None and each.number < last.number and each.answered]
+        return before[-1] if before else None
 
     def added(self, revision: RevisionRecord) -> DeploymentRecord:
         """Return it with a further revision, which is to take over, or answers at once where none does."""
-        coming = self.replace(revisions=(*self.revisions, revision))
-        return coming.replace(coming=revision.number) if self.active else coming.replace(active=revision.number)
+        more = self.replace(revisions=(*self.revisions, revision))
+        return more.replace(coming=revision.number) if self.active else more.replace(active=revision.number)
+
+    def restarted(self, number: int, job: str) -> DeploymentRecord:
+        """Return it, stopped before, with that revision answering again by another job."""
+        return self._changed(number, job=job, outcome="").replace(active=number)
+
+    def has_answered(self, number: int) -> DeploymentRecord:
+        """Return it with the note that this revision has answered."""
+        return self._changed(number, answered=True)
 
     def promoted(self, number: int) -> DeploymentRecord:
         """Return it with the coming revision of that number in the place of the active one. Unchanged without it."""
         if self.coming != number:
             return self
-        replaced = self.ended(self.active, f"{_SERVED} until revision {self.coming} took over.")
-        return replaced.replace(active=self.coming, coming=0)
+        former = self.revision(self.active)
+        what = "It answered until" if former is not None and former.answered else "It never answered, and"
+        replaced = self._changed(self.active, outcome=f"{what} revision {number} took over.")
+        return replaced.replace(active=number, coming=0)
 
     def aborted(self, number: int, why: str) -> DeploymentRecord:
         """Return it without the coming revision of that number. Unchanged when that does not come."""
-        return self.ended(number, why).replace(coming=0) if self.coming == number else self
+        return self._changed(number, outcome=why).replace(coming=0) if self.coming == number else self
 
     def without_key(self, key: str) -> DeploymentRecord:
         """Return it without the key of that id."""
@@ -121,18 +133,13 @@ class DeploymentRecord(msgspec.Struct, frozen=True, kw_only=True):
     def stopped(self, why: str) -> DeploymentRecord:
         """Return it without any revision that answers."""
         without = self.aborted(self.coming, "It was stopped before it took over.") if self.coming else self
-        return without.ended(self.active, why).replace(active=0)
+        return without._changed(self.active, outcome=why).replace(active=0)
 
-    def ended(self, number: int, outcome: str) -> DeploymentRecord:
-        """Return it with this outcome of a revision."""
-        changed = [
-            msgspec.structs.replace(each, outcome=outcome) if each.number == number else each for each in self.revisions
-        ]
-        return self.replace(revisions=tuple(changed))
+    def _changed(self, number: int, **changes: object) -> DeploymentRecord:
+        """Return it with these fields of a revision."""
+        revisions = [msgspec.structs.replace(r, **changes) if r.number == number else r for r in self.revisions]
+        return self.replace(revisions=tuple(revisions))
 
     def replace(self, **changes: object) -> DeploymentRecord:
         """Return it with these fields."""
         return msgspec.structs.replace(self, **changes)
-
-
-_SERVED = "It answered"

@@ -26,6 +26,16 @@ def verdict(old: Counters, new: Counters) -> str:
     return ""
 
 
+def difference(since: Counters, now: Counters) -> Counters:
+    """Return the answers that were counted in between. All of them where the edge began anew."""
+    if sum(now.requests.values()) < sum(since.requests.values()):
+        return now
+    return Counters(
+        requests={status: count - since.requests.get(status, 0) for status, count in now.requests.items()},
+        latency={bound: count - since.latency.get(bound, 0) for bound, count in now.latency.items()},
+    )
+
+
 def quantile(counters: Counters, part: float) -> float:
     """Return the seconds within which this part of the answers came: the upper bound of a bucket, 0.0 without any."""
     total = max(counters.latency.values(), default=0)

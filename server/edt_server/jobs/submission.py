@@ -137,7 +137,8 @@ def place(
         if weights is not None:
             kept = job_files.BRANCH if weights.suffix == SUFFIX else WARM_START
             keep(weights, paths.job_dir / kept, settings.data_dir)
-            if (signature := weights.with_name(SIGNATURE_FILE)).exists():  # of a version that is to be served
+            serves = spec.registered is not None and spec.registered.serves is not None
+            if serves and (signature := weights.with_name(SIGNATURE_FILE)).exists():
                 keep(signature, paths.job_dir / SIGNATURE_FILE, settings.data_dir)
         _write_settings(settings, spec, paths)
         if config is not None:

@@ -24,7 +24,7 @@ from edt_sdk.schemas.serving.replica_channel import socket_of
 from edt_sdk.schemas.wire.control import ACCOUNT
 from edt_server.catalogue.records import DEPLOYMENT
 from edt_server.core.events import JobDemand
-from edt_server.deployments import DeploymentRecord, EdgeProcess, Load, RevisionRecord, verdict
+from edt_server.deployments import DeploymentRecord, EdgeProcess, Load, RevisionRecord, difference, verdict
 from edt_server.ledger import Change
 from edt_server.store import CatalogueRow, JobRow, StoreError
 
@@ -56,6 +56,7 @@ class DeploymentReconciler:
         self._living: set[str] = set()  # jobs of deployments
         self._begun: dict[str, Counters] = {}  # what had been counted of a job when a canary was started
         self._state: EdgeState | None = None
+        self._told_before: dict[str, EdgeDeployment] = {}
         self._ring = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[Any] | None = None
@@ -113,17 +114,15 @@ class DeploymentReconciler:
         """Return what the edge has counted of a revision's job, as of the last look."""
         return _NONE if self._state is None else self._state.targets.get(job, _NONE)
 
+    def shares(self, record: DeploymentRecord) -> dict[int, int]:
+        """Return the percent of the callers that each revision answers now, by its number."""
+        coming = record.revision(record.coming)
+        taken = coming.canary or 0 if coming is not None and self.counted(coming.job).replicas else 0
+        return {record.coming: taken, record.active: 100 - taken}
+
     async def update(self, row: CatalogueRow, change_of: Callable[[DeploymentRecord], DeploymentRecord]) -> None:
         """Change the record of a deployment, as it is in the transaction."""
-
-        def work(change: Change) -> None:
-            there = change.tx.entry(row.id)
-            if there is None:
-                raise NotFound(f"{row.name} was deleted.", field="name")
-            after = change_of(msgspec.convert(there.data, DeploymentRecord))
-            change.tx.update_entry(row.id, msgspec.to_builtins(after), change.now)
-
-        await self._service.change(work)
+        await self._service.change(lambda change: changed(change, row, change_of))
         await self.refresh(row)
 
     async def refresh(self, row: CatalogueRow) -> None:
@@ -159,6 +158,8 @@ class DeploymentReconciler:
                     await self._look()
                 except (EdtError, StoreError, OSError) as wrong:
                     log.warning("deployments could not be looked after: %s", wrong)
+                except Exception:
+                    log.exception("deployments could not be looked after")  # by a mistake of ours; the next look may
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_INTERVAL if busy else None):
                     await self._ring.wait()
@@ -169,10 +170,18 @@ class DeploymentReconciler:
         """Compare what is with what is to be, and do what is missing."""
         waiting = len(self._waiting)
         self._state = await self.edge.state()
-        for row in list(self.rows.values()):
-            await self._follow(row)
-        told = [await self._told(row) for _, row in sorted(self.rows.items())]
-        number = await asyncio.to_thread(self.edge.tell, tuple(told))
+        told = {}
+        for name in sorted(self.rows):
+            try:
+                if (row := self.rows.get(name)) is not None:  # it may be deleted meanwhile
+                    await self._follow(row)
+                    told[name] = await self._told(self.rows.get(name, row))
+            except EdtError as wrong:  # such as an account that is gone: the others are looked after all the same
+                log.warning("deployment %s could not be looked after: %s", name, wrong)
+                if name in self._told_before:
+                    told[name] = self._told_before[name]
+        self._told_before = told
+        number = await asyncio.to_thread(self.edge.tell, tuple(told.values()))
         if self._state is not None and self._state.number == number:
             for each in self._waiting[:waiting]:
                 if not each.done():
@@ -201,6 +210,8 @@ class DeploymentReconciler:
             if job is None or job.state in (JobState.KILLED, JobState.FINISHED):
                 await self.update(row, lambda there: there.stopped("It answered until its job was stopped."))
                 return
+            if not active.answered and self.counted(active.job).replicas:
+                await self.update(row, lambda there: there.has_answered(active.number))
             await self._scale(record, active, job)
         if coming is None:
             return
@@ -219,16 +230,15 @@ class DeploymentReconciler:
     def _against(self, old: str, new: str) -> str:
         """Return why a canary must not go on, from what was counted of both since it began."""
         since = [(self._begun.setdefault(job, self.counted(job)), self.counted(job)) for job in (old, new)]
-        return verdict(*(_difference(*each) for each in since))
+        return verdict(*(difference(*each) for each in since))
 
     async def _scale(self, record: DeploymentRecord, revision: RevisionRecord, job: JobRow) -> None:
         """Ask for as many slots as the load of a revision needs."""
         if job.state is not JobState.RUNNING:
             return  # its first replica has not shown yet that the version can be served
-        least, most = record.settings.replicas
-        load = self.loads.setdefault(revision.job, Load(max(1, least)))
         if self._state is None:
             return
+        load = self.loads.setdefault(revision.job, Load(max(1, record.settings.replicas[0])))
         wanted = load.hear(self.counted(revision.job), record.settings, time.monotonic())
 
         def work(change: Change) -> None:
@@ -236,7 +246,7 @@ class DeploymentReconciler:
             if revision.job in core.jobs and not core.suspended(revision.job) and core.asked(revision.job) != wanted:
                 change.apply(JobDemand(revision.job, wanted))
 
-        if await self._service.asked(revision.job) != min(wanted, most):
+        if await self._service.asked(revision.job) != wanted:
             await self._service.change(work)
 
     async def _retire(self, job: str, number: int) -> None:
@@ -257,13 +267,10 @@ class DeploymentReconciler:
     async def _told(self, row: CatalogueRow) -> EdgeDeployment:
         """Return a deployment as the edge has to know it."""
         record = record_of(row)
-        settings, coming = record.settings, record.revision(record.coming)
-        taken = coming.canary or 0 if coming is not None and self.counted(coming.job).replicas else 0
-        targets = []
+        settings, shares, targets = record.settings, self.shares(record), []
         for revision in record.answering:
-            share = taken if revision.number == record.coming else 100 - taken
             reason = "" if self.counted(revision.job).replicas else await self._reason(row, revision)
-            targets.append(self._target(row, revision, share, reason))
+            targets.append(self._target(row, revision, shares[revision.number], reason))
         return EdgeDeployment(
             name=row.name,
             targets=tuple(targets),
@@ -288,16 +295,14 @@ class DeploymentReconciler:
         )
 
 
+def changed(change: Change, row: CatalogueRow, change_of: Callable[[DeploymentRecord], DeploymentRecord]) -> None:
+    """Change the record of a deployment in a transaction, as it is there. NotFound when it was deleted."""
+    there = change.tx.entry(row.id)
+    if there is None:
+        raise NotFound(f"{row.name} was deleted.", field="name")
+    change.tx.update_entry(row.id, msgspec.to_builtins(change_of(record_of(there))), change.now)
+
+
 def record_of(row: CatalogueRow) -> DeploymentRecord:
     """Return the record of a deployment."""
     return msgspec.convert(row.data, DeploymentRecord)
-
-
-def _difference(since: Counters, now: Counters) -> Counters:
-    """Return what was counted in between. All of it where the edge began anew."""
-    if sum(now.requests.values()) < sum(since.requests.values()):
-        return now
-    return Counters(
-        requests={status: count - since.requests.get(status, 0) for status, count in now.requests.items()},
-        latency={bound: count - since.latency.get(bound, 0) for bound, count in now.latency.items()},
-    )

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 import secrets
-import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -31,7 +29,6 @@ from edt_sdk.schemas.serving.deployments import (
     NewRevision,
     Revision,
 )
-from edt_sdk.schemas.serving.edge_file import Counters
 from edt_sdk.schemas.serving.versions import VersionReference
 from edt_server.catalogue.records import DEPLOYMENT
 from edt_server.catalogue.shelf import Shelf
@@ -42,28 +39,28 @@ from edt_server.deployments import (
     RevisionRecord,
 )
 from edt_server.ledger import Change
-from edt_server.service.deployment_reconciler import DeploymentReconciler, record_of
+from edt_server.service.deployment_reconciler import DeploymentReconciler, changed, record_of
 from edt_server.service.versions import ServableVersion
 from edt_server.store import CatalogueRow, StoreError
 
 if TYPE_CHECKING:
     from edt_server.service.service import Service
 
-log = logging.getLogger(__name__)
-
-_INTERVAL = 0.25  # seconds between two looks at the edge while there are deployments
 _MOST_KEYS = 1000
-_NONE = Counters()
 
 
 class Deployments:
-    """The verbs of a service for deployments, and the loop that carries them out."""
+    """The verbs of a service for deployments.
+
+    Attributes:
+        reconciler: does what follows from them.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._shelf = Shelf(service, DEPLOYMENT)
         self.reconciler = DeploymentReconciler(service)
-        self._naming = asyncio.Lock()
+        self._beginning = asyncio.Lock()  # so that two revisions never get one number, nor two deployments one name
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 
@@ -77,7 +74,7 @@ class Deployments:
         name = new.name or VersionReference.of(version.name).name
         group = self._service.sharing.plan.group(new.instance_group)
         record = DeploymentRecord(instance_group=group.name, settings=new.settings)
-        async with self._naming:
+        async with self._beginning:
             # Names are part of addresses, so they are unique among all users.
             taken = self.reconciler.rows.get(name)
             if taken is not None:
@@ -91,13 +88,13 @@ class Deployments:
                 )
             row = await self._shelf.add(user, name, lambda _: record)
             self.reconciler.rows[name] = row
-        try:
-            await self._begin(user, row, new.revision, version)
-        except BaseException:
-            self.reconciler.rows.pop(name, None)
-            with contextlib.suppress(StoreError):
-                await self._shelf.remove(row)
-            raise
+            try:
+                await self._begin(user, row, new.revision, version)
+            except BaseException:
+                self.reconciler.rows.pop(name, None)
+                with contextlib.suppress(StoreError):
+                    await self._shelf.remove(row)
+                raise
         return await self.deployment(user, name)
 
     async def deployments(self, user: str, space: str | None = None) -> list[DeploymentView]:
@@ -113,14 +110,16 @@ class Deployments:
         """Change settings. Its replicas follow."""
         patch.check()
         row = self._row(user, name)
-        settings = msgspec.structs.replace(record_of(row).settings, **patch.changes())
-        settings.check_settings()
-        if not {"replicas", "priority"}.isdisjoint(patch.changes()):
-            for revision in record_of(row).answering:
-                job = JobPatch(max_workers=settings.replicas[1], priority=settings.priority)
-                with contextlib.suppress(Conflict, NotFound):  # it has ended
-                    await self._service.change_settings(user, revision.job, job)
-        await self.reconciler.update(row, lambda record: record.replace(settings=settings))
+        most = None if patch.replicas is None else patch.replicas[1]
+        job = JobPatch(max_workers=most, priority=patch.priority)
+        for revision in record_of(row).answering if job.changes() else ():
+            with contextlib.suppress(Conflict, NotFound):  # it has ended
+                await self._service.change_settings(user, revision.job, job)
+
+        def work(there: DeploymentRecord) -> DeploymentRecord:
+            return there.replace(settings=msgspec.structs.replace(there.settings, **patch.changes()))
+
+        await self.reconciler.update(row, work)
         return await self.deployment(user, name)
 
     async def update(self, user: str, name: str, new: NewRevision) -> DeploymentView:
@@ -129,17 +128,19 @@ class Deployments:
         Conflict while another one is about to take over.
         """
         new.check()
-        row = self._row(user, name)
-        record = record_of(row)
-        if record.coming:
-            raise Conflict(
-                f"Revision {record.coming} of {name} is about to take over.",
-                hint=f"Let it, or stop it first: edt deployment abort {name}",
-            )
-        if new.canary is not None and not record.active:
-            raise Conflict(f"{name} is stopped: no other revision answers the other callers.", field="canary")
+        self._row(user, name)  # of two mistakes the name is told first
         version = await self._servable(user, new.version)
-        await self._begin(user, row, new, version)
+        async with self._beginning:
+            row = self._row(user, name)
+            record = record_of(row)
+            if record.coming:
+                raise Conflict(
+                    f"Revision {record.coming} of {name} is about to take over.",
+                    hint=f"Let it, or stop it first: edt deployment abort {name}",
+                )
+            if new.canary is not None and not record.active:
+                raise Conflict(f"{name} is stopped: no other revision answers the other callers.", field="canary")
+            await self._begin(user, row, new, version)
         return await self.deployment(user, name)
 
     async def promote(self, user: str, name: str) -> DeploymentView:
@@ -167,7 +168,7 @@ class Deployments:
             return await self.abort(user, name)
         before = record.before
         if before is None:
-            raise Conflict(f"{name} has served nothing before {record.last.version}.")
+            raise Conflict(f"{name} has served nothing before {record.last.version if record.last else 'now'}.")
         return await self.update(user, name, before.again)
 
     async def stop_deployment(self, user: str, name: str) -> DeploymentView:
@@ -187,14 +188,18 @@ class Deployments:
 
     async def start(self, user: str, name: str) -> DeploymentView:
         """Let a stopped deployment serve again what it served last. Conflict when it is not stopped."""
-        row = self._row(user, name)
-        record = record_of(row)
-        if record.active and not await self._failed(row, record):
-            raise Conflict(f"{name} is not stopped.")
-        if record.active:
-            await self.reconciler.update(row, lambda record: record.stopped("It could not be served."))
-        last = record.last
-        await self._begin(user, row, last.again, await self._servable(user, last.version), again=last.number)
+        async with self._beginning:
+            row = self._row(user, name)
+            record = record_of(row)
+            last = record.last
+            if last is None:
+                raise Conflict(f"{name} has served nothing yet.", hint="Let it serve a version first: update().")
+            if record.active and not await self._failed(row, record):
+                raise Conflict(f"{name} is not stopped.")
+            version = await self._servable(user, last.version)
+            if record.active:
+                await self.reconciler.update(row, lambda there: there.stopped("It could not be served."))
+            await self._begin(user, row, last.again, version, again=last.number)
         return await self.deployment(user, name)
 
     async def delete(self, user: str, name: str) -> None:
@@ -208,7 +213,7 @@ class Deployments:
         """Make a key for callers, and return it with the key itself, which is kept nowhere."""
         new.check()
         row = self._row(user, name)
-        made, key = time.time(), ""
+        made = self._service.now()
         identity = secrets.token_hex(4)
         key = f"edtk_{identity}_{secrets.token_urlsafe(32)}"
         record = KeyRecord(
@@ -304,26 +309,18 @@ class Deployments:
         spec, pinned = _job_of(version, record, serves)
 
         def entered(change: Change, job: str) -> None:
-            there = msgspec.convert((change.tx.entry(row.id) or row).data, DeploymentRecord)
-            if again:
-                revision = msgspec.structs.replace(there.revisions[again - 1], job=job, outcome="")
-                revisions = (*there.revisions[: again - 1], revision, *there.revisions[again:])
-                after = there.replace(revisions=revisions, active=again)
-            else:
-                after = there.added(
-                    RevisionRecord(
-                        number=number,
-                        version=version.name,
-                        job=job,
-                        created=change.now,
-                        by=user,
-                        max_batch=new.max_batch,
-                        exact=new.exact,
-                        deadline=new.deadline,
-                        canary=new.canary,
-                    )
-                )
-            change.tx.update_entry(row.id, msgspec.to_builtins(after), change.now)
+            made = RevisionRecord(
+                number=number,
+                version=version.name,
+                job=job,
+                created=change.now,
+                by=user,
+                max_batch=new.max_batch,
+                exact=new.exact,
+                deadline=new.deadline,
+                canary=new.canary,
+            )
+            changed(change, row, lambda there: there.restarted(again, job) if again else there.added(made))
 
         await self._service.submit(
             user,
@@ -340,9 +337,8 @@ class Deployments:
         record = record_of(row)
         coming = record.revision(record.coming)
         if coming is None:
-            raise Conflict(
-                f"No revision of {row.name} is about to take over.", hint=f"It serves {record.last.version}."
-            )
+            hint = f"It serves {record.last.version}." if record.last is not None else ""
+            raise Conflict(f"No revision of {row.name} is about to take over.", hint=hint)
         return coming
 
     # --- rows and views -----------------------------------------------------------------------------------------------
@@ -369,16 +365,14 @@ class Deployments:
             load = self.reconciler.loads.get(active.job)
             wanted = max(1, settings.replicas[0]) if load is None else load.wanted
             state, message, slots = await self._standing(row, active, wanted)
-        coming = record.revision(record.coming)
-        taken = coming.canary or 0 if coming is not None and self.reconciler.counted(coming.job).replicas else 0
-        shares = {record.coming: taken, record.active: 100 - taken}
+        shares = self.reconciler.shares(record)
         return DeploymentView(
             name=row.name,
             owner=row.owner,
             created=row.created,
             state=state,
             message=message,
-            version=record.last.version if record.revisions else "",
+            version=record.last.version if record.last is not None else "",
             url="" if address is None else f"{address.url}/predict/{row.name}",
             instance_group=record.instance_group,
             wanted=wanted,
@@ -440,6 +434,8 @@ def _job_of(version: ServableVersion, record: DeploymentRecord, serves: Serves) 
         search="",
         notes="",
         tags=(),
+        project="",  # it is no run to compare
+        experiment="",
         registered=pinned,
     )
     return spec, pinned

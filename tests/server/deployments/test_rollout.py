@@ -49,11 +49,13 @@ def revision(number: int, version: str) -> RevisionRecord:
 
 def test_revisions_follow_each_other():
     record = DeploymentRecord(instance_group="default", settings=DeploymentSettings())
-    record = record.added(revision(1, "digits/1"))
+    assert (record.last, record.before) == (None, None)
+    record = record.added(revision(1, "digits/1")).has_answered(1)
     assert (record.active, record.coming, record.before) == (1, 0, None)
     record = record.added(revision(2, "digits/2"))
     assert [each.version for each in record.answering] == ["digits/1", "digits/2"]
-    record = record.promoted(2)
+    assert record.promoted(3) == record.aborted(3, "It raised.") == record, "no such revision comes"
+    record = record.promoted(2).has_answered(2)
     assert (record.active, record.coming) == (2, 0)
     assert record.before == record.revisions[0]
     assert record.revisions[0].outcome == "It answered until revision 2 took over."
@@ -63,7 +65,12 @@ def test_revisions_follow_each_other():
     assert (record.active, record.coming, record.answering) == (0, 0, ())
     assert record.last.version == "digits/2"
     assert record.revisions[3].outcome == "It was stopped before it took over."
+    restarted = record.restarted(2, "j6")
+    assert (restarted.active, restarted.revisions[1].job, restarted.revisions[1].outcome) == (2, "j6", "")
     record = record.added(revision(5, "digits/5"))
     assert record.active == 5
     assert record.before == record.revisions[1]
+    record = record.added(revision(6, "digits/6")).promoted(6)
+    assert record.revisions[4].outcome == "It never answered, and revision 6 took over."
+    assert record.before == record.revisions[1], "one that never answered is nothing to go back to"
     assert msgspec.convert(msgspec.to_builtins(record), DeploymentRecord) == record

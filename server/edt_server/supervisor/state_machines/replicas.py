@@ -137,10 +137,10 @@ class Replicas(Machine):
 
     def _failed(self, replica: Replica, code: int, why: str, state: JobState) -> None:
         """Count a replica that could not load. Too many in a row end the job."""
-        self._failures += 1
-        final = replica.failed is not None and replica.failed.final
         if replica.phase is ReplicaPhase.ENDING or self._ending is not None:
             return
+        self._failures += 1
+        final = replica.failed is not None and replica.failed.final
         if final or self._failures >= LOAD_LIMIT:
             times = f" That was attempt {self._failures}." if self._failures > 1 else ""
             self._begin_end(state, f"{self._version} cannot be served.{times} {why}")
