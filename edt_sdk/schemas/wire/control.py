@@ -199,10 +199,15 @@ class WorkerStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     pid: int
 
 
+# Of the replicas of a deployment.
+NO_TRAINING = -1
+
+
 class GenerationFormed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Every member has joined the group. The tuples are in rank order.
 
-    `update` updates were committed before. It is None where only the job's script knows how far it is.
+    `training` is NO_TRAINING for replicas, which have no group: these are the ones that answer from now on. `update`
+    updates were committed before. It is None where only the job's script knows how far it is.
     """
 
     training: int

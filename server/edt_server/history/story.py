@@ -13,12 +13,13 @@ slot_released: worker, exit_code. state: updates, seconds. The other kinds have 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobState
+from edt_sdk.schemas.wire.control import NO_TRAINING
 
 Names = Callable[[str], str]
 Data = Mapping[str, Any]
@@ -305,17 +306,22 @@ def _supervisor_lost(data: Data) -> str:
 
 def _generation(data: Data) -> str:
     pids = list(data.get("pids") or ())
-    members = _count(len(pids or data.get("workers") or ()), "worker")
-    listed = f": pid{'s' if len(pids) != 1 else ''} {', '.join(map(str, pids))}" if pids else ""
+    count = len(pids or data.get("workers") or ())
+    if data.get("training") == NO_TRAINING:
+        return f"answers with {_count(count, 'replica')} ({_pids(pids)})"
+    listed = f": {_pids(pids)}" if pids else ""
     update = data.get("update")
     since = "" if update is None else " from the start" if update == 0 else f" after update {update:,}"
-    return f"trains on {members}{since} (generation {_get(data, 'number', '?')}{listed})"
+    return f"trains on {_count(count, 'worker')}{since} (generation {_get(data, 'number', '?')}{listed})"
 
 
 def _run_started(data: Data) -> str:
-    pids = list(data.get("pids") or ())
     again = " again, from the beginning" if (data.get("number") or 1) > 1 else ""
-    return f"its program runs{again} (pid{'s' if len(pids) != 1 else ''} {', '.join(map(str, pids))})"
+    return f"its program runs{again} ({_pids(list(data.get('pids') or ()))})"
+
+
+def _pids(pids: Sequence[int]) -> str:
+    return f"pid{'s' if len(pids) != 1 else ''} {', '.join(map(str, pids))}"
 
 
 def _run_stopped(data: Data) -> str:

@@ -110,8 +110,12 @@ class Deployments:
         """Change settings. Its replicas follow."""
         patch.check()
         row = self._row(user, name)
-        most = None if patch.replicas is None else patch.replicas[1]
-        job = JobPatch(max_workers=most, priority=patch.priority)
+        before = record_of(row).settings
+        after = msgspec.structs.replace(before, **patch.changes())
+        job = JobPatch(
+            max_workers=after.replicas[1] if after.replicas[1] != before.replicas[1] else None,
+            priority=after.priority if after.priority != before.priority else None,
+        )
         for revision in record_of(row).answering if job.changes() else ():
             with contextlib.suppress(Conflict, NotFound):  # it has ended
                 await self._service.change_settings(user, revision.job, job)

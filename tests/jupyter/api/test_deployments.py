@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 
 import pytest
 from tornado.httpclient import AsyncHTTPClient
@@ -320,3 +322,16 @@ async def test_a_server_that_comes_back_goes_on_with_the_edge_and_the_replicas(v
     await state("echo", "READY")
     assert edt.service.deployments.reconciler.edge.address == edge
     assert (await ask("echo", "y")).json["outputs"] == ["word y"]
+
+
+async def test_a_supervisor_that_dies_is_replaced_and_the_deployment_answers_again(version, call, state, ask, edt):
+    await version("word")
+    await call("POST", "deployments", body={"version": "echo"})
+    job = (await state("echo", "READY"))["revisions"][0]["job"]
+    supervisor = edt.service.store.job(job).supervisor
+    os.kill(supervisor.pid, signal.SIGKILL)
+    await until_async(lambda: edt.service.store.job(job).supervisor != supervisor, "another supervisor")
+    await state("echo", "READY")
+    assert (await ask("echo", "x")).json["outputs"] == ["word x"]
+    events = (await call("GET", f"jobs/{job}/events")).json["events"]
+    assert sum(each["text"].startswith("answers with 1 replica (pid ") for each in events) == 2

@@ -213,7 +213,7 @@ def test_the_numbers_of_an_earlier_supervisor_are_not_used_again():
     world.allocate(slots(0))
     world.start()
     (formed,) = world.of(control.GenerationFormed)
-    assert (formed.number, formed.workers) == (10, (4,))
+    assert (formed.number, formed.workers, formed.training) == (10, (4,), control.NO_TRAINING)
 
 
 @settings(max_examples=200, deadline=None)

@@ -197,7 +197,7 @@ class Replicas(Machine):
         self._generation += 1
         self._send(
             control.GenerationFormed(
-                training=0,
+                training=control.NO_TRAINING,
                 number=self._generation,
                 workers=numbers,
                 slots=tuple(each.slot.id for each in ready),
