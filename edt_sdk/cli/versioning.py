@@ -85,7 +85,7 @@ def _run_reproduce(arguments: argparse.Namespace) -> None:
 
 
 def _run_compare(arguments: argparse.Namespace) -> None:
-    found = _version(arguments).compare(arguments.job)
+    found = _version(arguments).compare(client(arguments).job(arguments.job))
     differ = f" What differs: {', '.join(found.differences)}." if found.differences else ""
     show(arguments, found, f"The weights are equal.{differ}" if found.equal else f"Other weights.{differ}")
     if not found.equal:

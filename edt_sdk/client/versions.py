@@ -201,6 +201,10 @@ class VersionList(list[Version]):
 class VersionClient(ServerSession):
     """A client for the versions of a server."""
 
+    if TYPE_CHECKING:
+
+        def _id(self, job: Job | str) -> str: ...  # of `Client`
+
     def register(
         self,
         job: Job | SearchTrial | str,
@@ -216,7 +220,7 @@ class VersionClient(ServerSession):
         Its job may be deleted afterwards. A version of that name with the same weights and code is returned, if any.
 
         Args:
-            job: what has trained, such as `search.best`, or the id of a job.
+            job: what has trained, such as `search.best`, or the id or the name of a job.
             name: 1 to 100 letters, digits, dots, dashes and underscores.
             epoch: the weights after this epoch, from 1. By default the final ones.
             description: text for people.
@@ -231,7 +235,7 @@ class VersionClient(ServerSession):
         if trained is None:
             raise InvalidRequest("This trial has no job yet.", hint="Register it when it has trained.", field="job")
         new = NewVersion(
-            job=trained.id if isinstance(trained, Job) else trained,
+            job=self._id(trained),
             name=name,
             epoch=epoch,
             description=description,

@@ -56,6 +56,7 @@ def test_versions_in_python(client, train, tmp_path):
     job = train("a")
     version = client.register(job, "digits", description="first", tags="x, y", alias="champion")
     assert (version.id, version.aliases, version.tags) == ("digits/1", ("champion",), ("x", "y"))
+    assert client.register("train", "digits").id == "digits/1", "the job by its name"
     assert repr(version).startswith("digits/1 @champion\n")
     lines = dict(line.split(None, 1) for line in version.lineage().splitlines() if line.strip())
     assert lines["job"] == f"train ({job.id})"
