@@ -29,6 +29,8 @@ from edt_sdk.schemas.serving.versions import ModelVersion, NewVersion, VersionCo
 if TYPE_CHECKING:
     import torch
 
+    from edt_sdk.client.client import Client
+
 _VERSIONS = "versions"
 _NONE = "No versions yet: client.register(job, name) makes one."
 
@@ -201,10 +203,6 @@ class VersionList(list[Version]):
 class VersionClient(ServerSession):
     """A client for the versions of a server."""
 
-    if TYPE_CHECKING:
-
-        def _id(self, job: Job | str) -> str: ...  # of `Client`
-
     def register(
         self,
         job: Job | SearchTrial | str,
@@ -235,7 +233,7 @@ class VersionClient(ServerSession):
         if trained is None:
             raise InvalidRequest("This trial has no job yet.", hint="Register it when it has trained.", field="job")
         new = NewVersion(
-            job=self._id(trained),
+            job=trained.id if isinstance(trained, Job) else cast("Client", self).job(trained).id,
             name=name,
             epoch=epoch,
             description=description,
