@@ -165,8 +165,9 @@ class Picturing:
 
     async def trial_slots(self, user: str, search: str, look: Look) -> str:
         """Draw the slots that each trial of a search held, from the search's beginning to its end or now."""
-        view = await self._service.searches.search(user, search)
+        # The trials first: they keep the core, which the view then needs not build again.
         _, trials = await self._service.searches.known(user, search)
+        view = await self._service.searches.search(user, search)
         jobs = {row.job for row in trials.values() if row.job}
         return await self._timeline(user, look, None, view.created, view.ended, of_life=False, only=jobs)
 

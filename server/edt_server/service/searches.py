@@ -104,6 +104,11 @@ class Searches:
         run.start(lambda: self._runs.pop(row.id, None))
         return run
 
+    def _kept(self, row: SearchRow) -> SearchRun | None:
+        """Return the ended search with its core, None where none is kept that is as the store has it."""
+        run = self._folded.get(row.id)
+        return run if run is not None and run.row == row else None
+
     def _at_rest(self, row: SearchRow) -> SearchRun:
         return SearchRun(self._service, self._suggestions, row, self._folder(row.id) / _PACKAGE)
 
@@ -174,8 +179,8 @@ class Searches:
         if row.id in self._runs or not row.state.final:
             run = self._run(row)
         else:
-            known = self._folded.pop(row.id) if row.id in self._folded else None
-            run = self._folded[row.id] = known if known is not None and known.row == row else self._at_rest(row)
+            run = self._folded[row.id] = self._kept(row) or self._at_rest(row)
+            self._folded.move_to_end(row.id)
             if len(self._folded) > _MOST_FOLDED:
                 self._folded.popitem(last=False)
         return await run.present(), run.trials
@@ -370,7 +375,7 @@ class Searches:
             return await _view(self._run(row), standing)
         known, view = self._seen.get(row.id, (None, None))
         if view is None or known != row:
-            run = self._at_rest(row)
+            run = self._kept(row) or self._at_rest(row)
             view = await _view(run, standing)
             self._seen[row.id] = run.row, view
         self._seen.move_to_end(row.id)
