@@ -255,7 +255,11 @@ async def test_paused_stopped_and_changed(edt, search, call, becomes):
     assert (await call("POST", f"searches/{name}/resume", body=b"")).json["state"] == "RUNNING"
     late = await call("POST", f"searches/{name}/trials", body={"points": [{"x": 0.125}]})
     assert late.status == 409
-    supervisor = (await edt.service.mine(job["owner"], job["id"])).supervisor.pid
+
+    async def known():
+        return (await edt.service.mine(job["owner"], job["id"])).supervisor
+
+    supervisor = (await until_async(known, "the job's supervisor")).pid
     os.kill(supervisor, signal.SIGSTOP)  # so that the job does not end at once
     try:
         stopped = await call("POST", f"searches/{name}/stop", body=b"")
