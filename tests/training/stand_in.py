@@ -140,9 +140,7 @@ class StandIn:
                 self.changed.wait(0.1)
 
     def send(self, name: str, message: Any) -> None:
-        connection = self.children[name].connection
-        assert connection is not None
-        connection.sendall(wire.encode(message))
+        self._connection(name).sendall(wire.encode(message))
 
     def kill(self, *workers: int) -> None:
         """SIGKILL them, and wait until they are gone, as a supervisor does."""
@@ -152,9 +150,7 @@ class StandIn:
             self.children[f"w{worker}"].process.wait()
 
     def hang_up(self, name: str) -> None:
-        connection = self.children[name].connection
-        assert connection is not None
-        connection.shutdown(socket.SHUT_RDWR)
+        self._connection(name).shutdown(socket.SHUT_RDWR)
 
     # --- a training ---------------------------------------------------------------------------------------------------
 
@@ -234,6 +230,15 @@ class StandIn:
             child = self.children[name]
             child.connection = connection
             return child
+
+    def _connection(self, name: str) -> socket.socket:
+        """The connection of a child; waits for its hello, which may come after it has called elsewhere."""
+        child = self.children[name]
+        with self.changed:
+            self.changed.wait_for(lambda: child.connection is not None, DEADLINE)
+        if child.connection is None:
+            pytest.fail(f"no hello from {name}; {self._said()}")
+        return child.connection
 
     def _said(self) -> str:
         return "\n".join(f"--- {name} ({c.process.poll()}): {c.text[-3000:]}" for name, c in self.children.items())
