@@ -17,7 +17,7 @@ _DATASET = ("path", "copy", "type", "description", "train", "test", "val")
 _MODEL = ("main", "framework", "dataset", "max_workers", "description")
 # What a training takes from its model, and from the settings of any job.
 _OF_MODEL = ("framework", "dataset", "max_workers")
-_OF_JOB = ("priority", "instance_group", "seed", "log", "warm_start")
+_OF_JOB = ("priority", "instance_group", "seed", "log", "warm_start", "project", "experiment")
 
 
 def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:

@@ -198,6 +198,8 @@ class CatalogueClient(ServerSession):
         log: str = "quiet",
         env: Mapping[str, str] | None = None,
         warm_start: Job | Version | str | None = None,
+        project: str = "",
+        experiment: str = "",
         job_name: str | None = None,
     ) -> Job:
         """Train a model. The model's own settings apply where an argument is not given.
@@ -216,6 +218,8 @@ class CatalogueClient(ServerSession):
             log: as in `submit`.
             env: environment variables of the job.
             warm_start: another job of mine, or a version. The training starts with its weights.
+            project: the project that it is a run of.
+            experiment: the experiment in that project.
             job_name: name of the job for people, the model's name by default.
 
         Raises:
@@ -236,6 +240,8 @@ class CatalogueClient(ServerSession):
             log=log,
             env=dict(env or {}),
             warm_start=weights_named(warm_start) if warm_start else "",
+            project=project,
+            experiment=experiment,
         ).check()
         answer = self._connection.json("POST", f"{_at(_MODELS, name)}/train", body=wanted)
         return Job(self._connection, msgspec.convert(answer, JobView))

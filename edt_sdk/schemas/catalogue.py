@@ -262,7 +262,7 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         max_workers: most slots the job may hold at once (default: the model's).
         args: the script's arguments, in place of the model's.
         hyperparameters: over the model's, key by key.
-        priority, instance_group, mode, seed, log, env, warm_start: as in `JobSpec`.
+        priority, instance_group, mode, seed, log, env, warm_start, project, experiment: as in `JobSpec`.
     """
 
     name: str | None = None
@@ -278,6 +278,8 @@ class ModelTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     log: Log = "quiet"
     env: dict[str, str] = {}
     warm_start: str = ""
+    project: str = ""
+    experiment: str = ""
 
     def check(self) -> ModelTraining:
         """Return self, or raise InvalidRequest or Unprocessable naming the field. `JobSpec.check` checks the rest."""

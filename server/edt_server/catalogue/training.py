@@ -42,6 +42,8 @@ def job_of(row: CatalogueRow, wanted: ModelTraining) -> tuple[JobSpec, Registere
         log=wanted.log,
         dataset=model.dataset if wanted.dataset is None else wanted.dataset,
         warm_start=wanted.warm_start,
+        project=wanted.project,
+        experiment=wanted.experiment,
     )
     hyperparameters = {**model.hyperparameters, **(wanted.hyperparameters or {})}
     registered = Registered(

@@ -31,6 +31,8 @@ export function ModelTraining(props: {
       max_workers: String(model.max_workers),
       priority: '5000',
       instance_group: '',
+      project: '',
+      experiment: '',
       args: line(model.args),
       hyperparameters: Object.entries(model.hyperparameters)
         .map(([name, value]) => `${name}=${JSON.stringify(value)}`)
@@ -43,6 +45,8 @@ export function ModelTraining(props: {
         max_workers: whole(answers, 'max_workers', 1),
         priority: whole(answers, 'priority', 1),
         instance_group: answers['instance_group'],
+        project: answers['project'],
+        experiment: answers['experiment'],
         args: argsOf(answers),
         hyperparameters: hyperparametersOf(answers['hyperparameters'] ?? '')
       });
@@ -85,6 +89,8 @@ export function ModelTraining(props: {
             ...groups.slice(1).map(name => [name, name] as const)
           ]}
         />
+        <TextField form={form} name="project" label="Project" hint="What its runs are compared in; empty for none." />
+        <TextField form={form} name="experiment" label="Experiment" hint="The runs of the project that belong together." />
         <TextField form={form} name="args" label="Arguments" wide />
         <TextField form={form} name="hyperparameters" label="Hyper-parameters" wide />
       </BoxedForm>
