@@ -8,11 +8,11 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all ready labs check format bench chaos chaos-hosts chaos-postgres chaos-search chaos-server docs reference constraints clean core-events
+.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all ready labs check format bench chaos chaos-hosts chaos-postgres chaos-search chaos-server chaos-serving docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-BENCHMARKS := scaling throughput rescale failure first_step scheduler decision take_over server_load pictures monitors self_check isolation search_core serving
+BENCHMARKS := scaling throughput rescale failure first_step scheduler decision take_over server_load pictures monitors self_check isolation search_core serving serving_models
 # What people call, and what that gives them.
 REFERENCE := edt_sdk edt_sdk.display.readings edt_sdk.display.log_text edt_sdk.display.cluster_view edt_sdk.display.picture edt_sdk.client.plan edt_sdk.schemas.job \
   edt_sdk.schemas.plan edt_sdk.schemas.events edt_sdk.testing edt_server.core
@@ -93,6 +93,9 @@ chaos: $(STAMP) ## 200 random kills, resizes and suspensions; equal bits every t
 
 chaos-search: $(STAMP) ## equal searches on 1, 2 and 4 slots, and with 20 kills of everything: equal bits (KILLS=, SEED=, ARGS=--quick)
 	@$(BIN)/python -m tests.chaos.searches $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+chaos-serving: $(STAMP) ## a deployment under load while all around it is killed: every answer right (SEED=, ARGS="--quick --only edge")
+	@$(BIN)/python -m tests.chaos.serving $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 chaos-server: $(STAMP) ## the server killed 50 times under load: no job lost, none twice, no update lost (KILLS=, SEED=)
 	@$(BIN)/python -m tests.chaos.server_kills --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edt_sdk.testing import LocalServer
-from tests.chaos import plan, referee
+from tests.chaos import plan, referee, serving
 from tests.chaos.__main__ import TRAITS
 from tests.chaos.plan import Kind, Training
 from tests.chaos.scenario import Disturbed, submit
@@ -19,6 +20,7 @@ from tests.e2e.harness import Jobs
 from tests.server.store.cluster import Missing
 
 EPOCHS, SEED, EVENTS = 25, 11, 7
+REST = sorted(set(serving.PARTS) - {"replicas", "edge"})
 
 
 def test_a_seed_names_one_plan_and_every_plan_can_be_carried_out() -> None:
@@ -67,6 +69,14 @@ def test_the_same_bits_whatever_happens(tmp_path: Path, training: Training) -> N
 def test_the_same_search_whatever_is_killed(tmp_path: Path) -> None:
     size = Size(trials=6, epochs=3, kills=5, resizes=1)
     halving(Runner(tmp_path / "server", size, random.Random(SEED)), others=())
+
+
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(part, marks=[pytest.mark.long] if part in ("updates", "soak") else []) for part in serving.PARTS],
+)
+def test_every_request_is_answered_rightly_whatever_is_killed(tmp_path: Path, part: str) -> None:
+    serving.run(tmp_path / "serving", replace(serving.QUICK, seconds=4.0, addresses=100), [part], SEED)
 
 
 @pytest.mark.long
