@@ -26,6 +26,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import requests
 
 from benchmarks.report import REPOSITORY, ROOT, finish, table
 from benchmarks.server_processes import wait_for
@@ -58,19 +58,23 @@ class Side:
     name: str
     port: int
     path: str
+    body: bytes = BODY
+    headers: str = ""
     times: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
 
     @property
     def request(self) -> bytes:
         """The bytes of a request."""
-        head = f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        return f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
+        head = f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{self.headers}"
+        return f"{head}Content-Length: {len(self.body)}\r\n\r\n".encode() + self.body
 
     def answers(self) -> bool:
         """Whether it answers a request."""
-        with contextlib.suppress(OSError):
-            return requests.post(f"http://127.0.0.1:{self.port}{self.path}", data=BODY, timeout=10).ok
+        address = ("127.0.0.1", self.port)
+        with contextlib.suppress(OSError), socket.create_connection(address, timeout=10) as connection:
+            connection.sendall(self.request)
+            return b" 200 " in connection.recv(16)
         return False
 
     def latency(self, number: int) -> None:
@@ -84,10 +88,10 @@ class Side:
                 _read(answers)
                 self.times.append(time.perf_counter() - begun)
 
-    async def throughput(self, seconds: float) -> None:
+    async def throughput(self, seconds: float, clients: int = CLIENTS) -> None:
         """Send requests from all clients at once, each of which waits for its answer."""
         begun = time.perf_counter()
-        counts = await asyncio.gather(*(self._client(begun + seconds) for _ in range(CLIENTS)))
+        counts = await asyncio.gather(*(self._client(begun + seconds) for _ in range(clients)))
         self.rates.append(sum(counts) / (time.perf_counter() - begun))
 
     async def _client(self, until: float) -> int:
@@ -149,21 +153,23 @@ def our_edge() -> Iterator[Side]:
 
 
 @contextlib.contextmanager
-def other(name: str, python: str | Path, program: Path, path: str) -> Iterator[Side]:
+def other(name: str, python: str | Path, program: Path, path: str, *arguments: str) -> Iterator[Side]:
     """Run one of the other servers."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with running(python, program, str(port)):
+    with running(python, program, str(port), *arguments):
         yield Side(name, port, path)
 
 
 def litserve(python: str) -> Path:
-    """Return the interpreter of an environment with LitServe, which is made the first time."""
+    """Return the interpreter of an environment with LitServe, which is made the first time. It has torch from here."""
     folder = ROOT / "serving" / "litserve"
     if not (folder / "installed").exists():
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([python, "-m", "venv", str(folder)], check=True)
         subprocess.run([str(folder / "bin" / "pip"), "install", "-q", LITSERVE], check=True)
+        (site,) = folder.glob("lib/python*/site-packages")
+        (site / "torch.pth").write_text(sysconfig.get_path("purelib"))
         (folder / "installed").touch()
     return folder / "bin" / "python"
 
