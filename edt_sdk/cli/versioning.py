@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from functools import partial
 from typing import TYPE_CHECKING
 
 from edt_sdk.cli.session import Verbs, add_actions, add_options, add_verb, client, show
+from edt_sdk.schemas.errors import NotFound
 from edt_sdk.schemas.fields import given
 from edt_sdk.schemas.serving.versions import NewVersion, VersionPatch
 
@@ -21,7 +23,8 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verbs of this group."""
     actions = add_actions(verbs, "version", "Keep versions of models: register, list, show, name and train them again.")
     says = "Keep what a job has trained as the next version of a name. Prints the version."
-    register = add_verb(actions, common, "register", _run_register, says, job="the job")
+    meant = "the job, or a folder with code that answers requests, such as ./mine"
+    register = add_verb(actions, common, "register", _run_register, says, job=meant)
     register.add_argument("name", metavar="NAME")
     add_options(register, NewVersion, *_NEW)
     listing = add_verb(actions, common, "list", _run_list, "List my versions, the newest first.", output="table")
@@ -34,6 +37,8 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     alias.add_argument("--remove", action="store_true", help="take the alias away from the version")
     download = _about(actions, common, "download", _run_download, "Fetch the weights and the code of a version.")
     download.add_argument("-d", "--directory", default=".", metavar="DIR", help="where to (default: here)")
+    says = "Print the inputs of a request to a deployment of a version, for edt predict."
+    _about(actions, common, "example", _run_example, says)
     says = "Train a version again. Prints the job's id; with --wait whether the weights are equal, exit code 1 if not."
     again = _about(actions, common, "reproduce", _run_reproduce, says)
     again.add_argument("--wait", action="store_true", help="wait for its end, and compare the weights")
@@ -72,6 +77,13 @@ def _run_alias(arguments: argparse.Namespace) -> None:
 
 def _run_download(arguments: argparse.Namespace) -> None:
     print(_version(arguments).download(arguments.directory))
+
+
+def _run_example(arguments: argparse.Namespace) -> None:
+    found = _version(arguments)
+    if (inputs := found.example()) is None:
+        raise NotFound(f"No example of {found.view.id} is known.", hint="Only trainings of edtPyTorch write some.")
+    print(json.dumps(inputs))
 
 
 def _run_reproduce(arguments: argparse.Namespace) -> None:

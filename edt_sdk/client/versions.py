@@ -21,10 +21,18 @@ from edt_sdk.client.session import ServerSession
 from edt_sdk.display.catalogue_view import VERSION_HEAD, lineage_rows, version_cells
 from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.http.connection import Connection, save_file
+from edt_sdk.packing.sources import collect
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.fields import names_checked
 from edt_sdk.schemas.job import JobState, JobView, tags_of
-from edt_sdk.schemas.serving.versions import ModelVersion, NewVersion, VersionComparison, VersionPatch, VersionReference
+from edt_sdk.schemas.serving.versions import (
+    ModelVersion,
+    NewFolderVersion,
+    NewVersion,
+    VersionComparison,
+    VersionPatch,
+    VersionReference,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -117,6 +125,13 @@ class Version:
         save_file(self._connection, f"{self._path}/archive", target, told=told)
         return target
 
+    def example(self) -> Any:
+        """Return the inputs of a request of one row: `dep.predict(version.example())`. None where none is known.
+
+        They are those of the first sample of the training's data, nested lists, by name where a model takes several.
+        """
+        return self._connection.json("GET", f"{self._path}/example")["inputs"]
+
     def reproduce(self) -> Reproduction:
         """Train it again from the same code, settings and beginning: `version.reproduce().wait().equal`."""
         return Reproduction(self, Job(self._connection, self._json("POST", "/reproduce", JobView)))
@@ -205,7 +220,7 @@ class VersionClient(ServerSession):
 
     def register(
         self,
-        job: Job | SearchTrial | str,
+        job: Job | SearchTrial | str | os.PathLike[str],
         name: str,
         *,
         epoch: int | None = None,
@@ -218,7 +233,9 @@ class VersionClient(ServerSession):
         Its job may be deleted afterwards. A version of that name with the same weights and code is returned, if any.
 
         Args:
-            job: what has trained, such as `search.best`, or the id or the name of a job.
+            job: what has trained, such as `search.best`, or the id or the name of a job. A `Path`, or a text with a
+                slash such as "./mine", is a folder with code that answers requests: a `predictor.py`, or a kernel of
+                WMLA's inference with its `model.json`.
             name: 1 to 100 letters, digits, dots, dashes and underscores.
             epoch: the weights after this epoch, from 1. By default the final ones.
             description: text for people.
@@ -228,17 +245,20 @@ class VersionClient(ServerSession):
         Raises:
             Conflict: the job has no final weights yet.
             NotFound: there is no such job, or it has no weights of that epoch.
+            Unprocessable: the folder has no code that answers requests.
         """
+        said: dict[str, Any] = {"name": name, "description": description, "tags": tags_of(tags), "alias": alias}
+        if isinstance(job, os.PathLike) or (isinstance(job, str) and "/" in job):
+            if epoch is not None:
+                raise InvalidRequest("A folder has no epochs.", hint="Leave epoch out.", field="epoch")
+            files = [file for file in collect(job, script=False).files if not file.spare]
+            new_folder = NewFolderVersion(**said).check()
+            return self._version(self._post_package(f"{_VERSIONS}/folders", new_folder, files))
         trained = job.job if isinstance(job, SearchTrial) else job
         if trained is None:
             raise InvalidRequest("This trial has no job yet.", hint="Register it when it has trained.", field="job")
         new = NewVersion(
-            job=trained.id if isinstance(trained, Job) else cast("Client", self).job(trained).id,
-            name=name,
-            epoch=epoch,
-            description=description,
-            tags=tags_of(tags),
-            alias=alias,
+            job=trained.id if isinstance(trained, Job) else cast("Client", self).job(trained).id, epoch=epoch, **said
         ).check()
         return self._version(self._connection.json("POST", _VERSIONS, body=new))
 

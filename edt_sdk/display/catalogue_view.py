@@ -46,32 +46,33 @@ def version_cells(item: ModelVersion) -> tuple[str, ...]:
         item.id,
         ", ".join(item.aliases),
         metric_words(item.metrics),
-        item.job_name,
-        "final" if item.epoch is None else str(item.epoch),
+        item.job_name or "a folder",
+        ("final" if item.sha256 else "") if item.epoch is None else str(item.epoch),
         stamp(item.created),
-        human_bytes(item.size),
+        human_bytes(item.size) if item.sha256 else "",
         item.trouble or item.description,
     )
 
 
 def lineage_rows(item: ModelVersion) -> list[tuple[str, str]]:
     """Return what a version came from, a row each, without what is not known or empty."""
+    trained = item.sha256 != ""
     rows = [
         ("aliases", ", ".join(item.aliases)),
         ("description", item.description),
         ("tags", ", ".join(item.tags)),
         ("metrics", metric_words(item.metrics)),
-        ("job", f"{item.job_name} ({item.job})"),
+        ("job", f"{item.job_name} ({item.job})" if trained else "none: it was made of a folder"),
         ("search", item.search),
         ("epoch", "" if item.epoch is None else str(item.epoch)),
         ("script", " ".join((item.main, *item.args))),
         ("data set", item.dataset),
-        ("seed", str(item.seed)),
-        ("mode", item.mode if item.framework == Framework.EDT else item.framework),
+        ("seed", str(item.seed) if trained else ""),
+        ("mode", (item.mode if item.framework == Framework.EDT else item.framework) if trained else ""),
         ("shards", "" if item.shards is None else str(item.shards)),
         ("threads", str(item.threads_per_slot)),
         ("software", ", ".join(f"{name} {number}" for name, number in item.software.items())),
-        ("weights", f"{human_bytes(item.size)}, SHA-256 {item.sha256}"),
+        ("weights", f"{human_bytes(item.size)}, SHA-256 {item.sha256}" if trained else ""),
         ("code", f"SHA-256 {item.code_sha256}"),
         ("trouble", item.trouble),
     ]

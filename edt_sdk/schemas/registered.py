@@ -15,6 +15,8 @@ from edt_sdk.schemas.validation import Validates
 
 # The file of a package whose class `Predictor` answers in place of the trained model.
 PREDICTOR = "predictor.py"
+# The description of a package of WMLA's inference, which names the program that answers.
+DESCRIPTION = "model.json"
 
 
 class Runtime(StrEnum):
@@ -23,10 +25,12 @@ class Runtime(StrEnum):
     Attributes:
         SCRIPT: the training's own script runs up to its `train()`, where the model loads the weights and answers.
         PREDICTOR: the class `Predictor` in the package's `predictor.py` answers.
+        KERNEL: the program that the package's `model.json` names answers, as a kernel of WMLA's inference.
     """
 
     SCRIPT = "script"
     PREDICTOR = "predictor"
+    KERNEL = "kernel"
 
 
 class Serves(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +40,7 @@ class Serves(msgspec.Struct, frozen=True, kw_only=True):
         deployment: the name that it is served under.
         revision: which one of that deployment, from 1.
         version: name and number of the version, such as digits/3.
-        sha256: of the file of weights, which is checked before they are loaded.
+        sha256: of the file of weights, which is checked before they are loaded, empty for none.
         runtime: how the version becomes answers.
         calls: which of the script's `train()` calls made the weights, from 1.
         max_batch: most rows that a replica computes at once.

@@ -32,7 +32,7 @@ UNUSED = {"JobSpec", "OfJob", "Picked", "TorchrunOptions", "Validates", "WmlaReq
     *("TrialReport", "Decision"),
     *("InstanceGroupChange", "ResourceGroupChange", "Plan", "Error", "JobResume"),
     *("DatasetDetails", "ModelChange", "ModelTraining", "NewDataset", "NewModel"),
-    *("NewVersion", "VersionPatch", "VersionComparison"),
+    *("NewVersion", "NewFolderVersion", "VersionPatch", "VersionComparison"),
     *("NewDeployment", "DeploymentPatch", "NewRevision", "NewKey"),
 }
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}

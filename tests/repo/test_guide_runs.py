@@ -6,7 +6,6 @@ job that trains, a folder of one's own) is made before the block that needs it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -58,7 +57,6 @@ MINE = {
     "train.py": "",
     "src/train.py": "",
     "data/digits/a.csv": "1",
-    "rows.json": json.dumps([[[[0.0] * 8] * 8]]),
 }
 RUN = """
 import sys

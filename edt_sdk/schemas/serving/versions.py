@@ -53,6 +53,30 @@ class NewVersion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self
 
 
+class NewFolderVersion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A version to be made of a folder with code that answers requests, without a training.
+
+    Attributes:
+        name: 1 to 100 letters, digits, dots, dashes and underscores.
+        description: text for people, at most 10,000 characters.
+        tags: words to find it by, at most 20, separated by commas.
+        alias: a name that means this version from now on.
+    """
+
+    name: CatalogueName
+    description: Description = ""
+    tags: Tags = ()
+    alias: Annotated[str, Meta(extra={"metavar": "NAME"})] = ""
+
+    def check(self) -> Self:
+        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
+        check_name(self.name, "version")
+        if self.alias:
+            check_alias(self.alias)
+        _check_words(self.description, self.tags)
+        return self
+
+
 class VersionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A change of what people say about a version. None leaves a field as it is.
 
@@ -83,10 +107,10 @@ class ModelVersion(msgspec.Struct, frozen=True, kw_only=True):
         number: from 1 within its name, never used twice.
         aliases: what else it is called, sorted.
         created: seconds since the epoch (UTC).
-        job, job_name: the job that trained it, which may have been deleted since.
+        job, job_name: the job that trained it, which may have been deleted since. Empty for one made of a folder.
         search: id of the search that the job is a trial of. Empty for none.
         epoch: after which epoch, None for the end of the training.
-        sha256: of the file of its weights.
+        sha256: of the file of its weights, empty for one made of a folder.
         code_sha256: of the names and contents of its code's files.
         size: bytes of the weights.
         metrics: test_loss, test_accuracy and the script's own metrics of the last validation up to its epoch.

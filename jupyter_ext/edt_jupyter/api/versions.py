@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from edt_jupyter.api.outputs import send_archive
 from edt_jupyter.http.base import EdtHandler
+from edt_jupyter.http.receiving import ReceivingHandler
+from edt_jupyter.http.upload import Upload
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.job import parse_change
-from edt_sdk.schemas.serving.versions import NewVersion, VersionPatch, VersionReference
+from edt_sdk.schemas.serving.versions import NewFolderVersion, NewVersion, VersionPatch, VersionReference
 
 
 class _VersionsHandler(EdtHandler, path="/versions", resource="edt:catalogue"):
@@ -18,6 +22,18 @@ class _VersionsHandler(EdtHandler, path="/versions", resource="edt:catalogue"):
     async def post(self) -> None:
         """Make a version of a job's weights. Returns the version, also one that was there with the same."""
         version, made = await self.service.versions.register(self.user, parse_change(self.request.body, NewVersion))
+        self.set_header("Location", f"{self.base_url}edt/api/versions/{version.id}")
+        self.reply(version, 201 if made else 200)
+
+
+class _FoldersHandler(ReceivingHandler[Upload], path="/versions/folders", resource="edt:catalogue"):
+    open_sink = Upload
+
+    async def received(self, sink: Upload) -> None:
+        """Make a version of a folder. Returns the version, also one that was there with the same code."""
+        spec, package = await asyncio.to_thread(sink.finish)
+        new = parse_change(spec, NewFolderVersion)
+        version, made = await self.service.versions.register_folder(self.user, new, package)
         self.set_header("Location", f"{self.base_url}edt/api/versions/{version.id}")
         self.reply(version, 201 if made else 200)
 
@@ -61,6 +77,12 @@ class _ArchiveHandler(_OfVersion, path="/versions/{name}/{which}/archive", resou
     async def get(self, name: str, which: str) -> None:
         """Send its weights and its code as a zip."""
         await send_archive(self, await self.service.versions.archive(self.user, self.wanted(name, which)))
+
+
+class _ExampleHandler(_OfVersion, path="/versions/{name}/{which}/example", resource="edt:catalogue"):
+    async def get(self, name: str, which: str) -> None:
+        """Return the inputs of a request to a deployment of it, null where none is known."""
+        self.reply({"inputs": await self.service.versions.example(self.user, self.wanted(name, which))})
 
 
 class _ReproduceHandler(_OfVersion, path="/versions/{name}/{which}/reproduce", resource="edt:jobs"):

@@ -46,7 +46,7 @@ class ReceivingHandler(EdtHandler, Generic[Kept]):
     _lingering: asyncio.TimerHandle | None = None
     _discarded = -1  # bytes discarded since the refusal, -1 before one
 
-    async def post(self) -> None:
+    async def post(self, *_path: str) -> None:
         """Answer a complete body."""
         if self.sink is None:  # refused and answered
             self.hang_up()

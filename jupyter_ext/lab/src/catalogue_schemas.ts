@@ -88,15 +88,15 @@ export interface IModelVersion {
   tags: string[];
   /** Seconds since the epoch (UTC). */
   created: number;
-  /** The job that trained it, which may have been deleted since. */
+  /** The job that trained it, which may have been deleted since. Empty for one made of a folder. */
   job: string;
-  /** The job that trained it, which may have been deleted since. */
+  /** The job that trained it, which may have been deleted since. Empty for one made of a folder. */
   job_name: string;
   /** Id of the search that the job is a trial of. Empty for none. */
   search: string;
   /** After which epoch, null for the end of the training. */
   epoch: number | null;
-  /** Of the file of its weights. */
+  /** Of the file of its weights, empty for one made of a folder. */
   sha256: string;
   /** Of the names and contents of its code's files. */
   code_sha256: string;

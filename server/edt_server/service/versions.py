@@ -10,20 +10,26 @@ import asyncio
 import contextlib
 import hashlib
 import io
+import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+import numpy as np
 
-from edt_sdk.schemas.errors import Conflict, NotFound
+from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobView
-from edt_sdk.schemas.serving.examples import SIGNATURE_FILE
+from edt_sdk.schemas.registered import DESCRIPTION, PREDICTOR
+from edt_sdk.schemas.serving.examples import SIGNATURE_FILE, Examples
 from edt_sdk.schemas.serving.versions import (
     NEWEST,
     ModelVersion,
+    NewFolderVersion,
     NewVersion,
     VersionComparison,
     VersionPatch,
@@ -35,7 +41,7 @@ from edt_sdk.schemas.wire.regular import is_regular, open_regular
 from edt_server.catalogue.places import Places
 from edt_server.catalogue.records import VERSION, VERSIONS
 from edt_server.catalogue.shelf import Shelf
-from edt_server.files import job_files
+from edt_server.files import job_files, unpack
 from edt_server.jobs import Stored
 from edt_server.ledger import Change
 from edt_server.outputs import results
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _LONGEST_HEADER = 4096  # bytes of the line that begins a payload
+_LARGEST_SIGNATURE = 1 << 20  # bytes of the file whose examples are shown: people cannot edit more numbers by hand
 
 
 class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,17 +131,61 @@ class Versions:
         paths = self._service.paths(row)
         weights, training = await asyncio.to_thread(_weights, paths, row, new.epoch)
         shas = await asyncio.to_thread(lambda: (self._sha(weights), stored.sha256()))
+
+        def fill(places: Places) -> VersionRecord:
+            described = _described(row, stored, paths, training, new.epoch)
+            # The examples in it are of the final weights.
+            signature = paths.signature(training) if new.epoch is None else None
+            return self._filled(places, weights, signature, stored, described, new)
+
+        return await self._added(user, new, shas, fill)
+
+    async def register_folder(self, user: str, new: NewFolderVersion, package: Path) -> tuple[ModelVersion, bool]:
+        """Make a version of a folder whose code answers requests, and return it with True.
+
+        Where the name has one with the same code, that one is returned with False, with the new alias. Raises
+        Unprocessable for a folder without such code, PackageError for a `package` that cannot be unpacked.
+        """
+        new.check()
+        stored = await asyncio.to_thread(self._checked_folder, new.name, package)
+        code_sha = await asyncio.to_thread(stored.sha256)
+
+        def fill(places: Places) -> VersionRecord:
+            self._copy(package, places.code)
+            threads = self._service.settings.threads_per_slot or 1
+            return VersionRecord(
+                description=new.description,
+                tags=new.tags,
+                code_sha256=code_sha,
+                spec=stored.spec,
+                threads_per_slot=threads,
+            )
+
+        return await self._added(user, new, ("", code_sha), fill)
+
+    def _checked_folder(self, name: str, package: Path) -> Stored:
+        """Return a package as that of a job which it could be. Blocks."""
+        settings = self._service.settings
+        with tempfile.TemporaryDirectory(dir=package.parent) as folder:
+            tried = Path(folder, "tried")
+            most = {"max_files": settings.max_package_files, "max_bytes": settings.max_package_bytes}
+            unpack(package, tried, main="", code_dir="", **most)
+            main = _program_of(tried)
+        spec = JobSpec(name=name, main=main, max_workers=1, framework=Framework.PYTORCH.value)
+        return Stored("", spec, package, None, None)
+
+    async def _added(
+        self,
+        user: str,
+        new: NewVersion | NewFolderVersion,
+        shas: tuple[str, str],
+        fill: Callable[[Places], VersionRecord],
+    ) -> tuple[ModelVersion, bool]:
+        """Add a version, unless its name has one with the same weights and code. Return it, and whether it is new."""
         number = await self._known(user, new.name, shas)
         made = number is None
         if number is None:
             number = await self._change_name(user, new.name, _next)
-
-            def fill(places: Places) -> VersionRecord:
-                described = _described(row, stored, paths, training, new.epoch)
-                # The examples in it are of the final weights.
-                signature = paths.signature(training) if new.epoch is None else None
-                return self._filled(places, weights, signature, stored, described, new)
-
             await self._shelf.add(user, f"{new.name}/{number}", fill)
         if new.alias:
             await self._change_name(user, new.name, _aliased(new.alias, number))
@@ -216,25 +267,32 @@ class Versions:
         """Return the weights (`weights.pth`) and the code (`code.tar.gz`) as a zip. Conflict when they have changed."""
         row = await self._checked(user, wanted)
         places = self._shelf.places(row)
-        files = {"weights.pth": places.weights, "code.tar.gz": places.code}
+        weights = {"weights.pth": places.weights} if _record(row).sha256 else {}
+        files = {**weights, "code.tar.gz": places.code}
         return await asyncio.to_thread(results.zip_of, f"{row.name.replace('/', '-')}.zip", files, places.folder)
 
     async def weights(self, user: str, wanted: VersionReference) -> tuple[Path, str]:
-        """Return the file of its weights, and its name with its number. Conflict when the file has changed."""
-        row = await self._checked(user, wanted)
+        """Return the file of its weights, and its name with its number. Conflict for changed weights, or none."""
+        row = await self._trained(user, wanted)
         return self._shelf.places(row).weights, row.name
 
     async def servable(self, user: str, wanted: VersionReference) -> ServableVersion:
         """Return what a deployment needs of a version. Conflict when the weights on disk have changed."""
         row = await self._checked(user, wanted)
         record, places = _record(row), self._shelf.places(row)
-        stored = Stored(record.job, record.spec, places.code, places.weights, record.config)
+        weights = places.weights if record.sha256 else None
+        stored = Stored(record.job, record.spec, places.code, weights, record.config)
         spec = msgspec.structs.replace(record.spec, threads_per_slot=record.threads_per_slot)
         return ServableVersion(row.name, record.sha256, record.training + 1, spec, stored)
 
+    async def example(self, user: str, wanted: VersionReference) -> Any:
+        """Return the inputs of a request with one row as JSON values, None where none is known or it is large."""
+        row = await self._row(user, wanted)
+        return await asyncio.to_thread(_example, self._shelf.places(row).weights.with_name(SIGNATURE_FILE))
+
     async def reproduce(self, user: str, wanted: VersionReference) -> JobView:
-        """Train a version again: the same code, settings and beginning, as a new job."""
-        row = await self._checked(user, wanted)
+        """Train a version again: the same code, settings and beginning, as a new job. Conflict for one of a folder."""
+        row = await self._trained(user, wanted)
         record, places = _record(row), self._shelf.places(row)
         start = places.folder / record.start if record.start else None
         stored = Stored(record.job, record.spec, places.code, start, record.config)
@@ -245,7 +303,7 @@ class Versions:
 
     async def compare(self, user: str, wanted: VersionReference, job: str) -> VersionComparison:
         """Return whether a job has trained the same weights, and what differs between the trainings."""
-        row = await self._row(user, wanted)
+        row = await self._trained(user, wanted)
         record = _record(row)
         other = await self._service.mine(user, job)
         stored, paths = await self._service.stored(user, job), self._service.paths(other)
@@ -298,6 +356,13 @@ class Versions:
             )
         return row
 
+    async def _trained(self, user: str, wanted: VersionReference) -> CatalogueRow:
+        """Return the row of a version that was trained, and whose weights are what they were. Conflict for others."""
+        row = await self._checked(user, wanted)
+        if not _record(row).sha256:
+            raise Conflict(f"{row.name} was made of a folder: it has no weights, and was never trained.")
+        return row
+
     async def _known(self, user: str, name: str, shas: tuple[str, str]) -> int | None:
         """Return the number of a version with these weights and this code, None where none has them on disk."""
         for row in await self._shelf.rows(user):
@@ -308,8 +373,10 @@ class Versions:
         return None
 
     def _found(self, row: CatalogueRow) -> str:
-        """Return the SHA-256 of a version's weights as they are on disk. Blocks."""
+        """Return the SHA-256 of a version's weights as they are on disk, "" for a version without any. Blocks."""
         weights = self._shelf.places(row).weights
+        if not _record(row).sha256:
+            return ""
         return self._sha(weights) if is_regular(weights) else "gone"
 
     async def _change_name(self, user: str, name: str, change_of: Callable[[VersionsRecord], VersionsRecord]) -> int:
@@ -368,7 +435,9 @@ class Versions:
         name, number = _parts(row)
         record, weights = _record(row), self._shelf.places(row).weights
         there = weights.stat().st_size if is_regular(weights) else None
-        trouble = "" if there == record.size else "Its weights are not on disk as they were registered."
+        trouble = (
+            "" if there == record.size or not record.sha256 else "Its weights are not on disk as they were registered."
+        )
         spec, same = record.spec, set(VersionRecord.__struct_fields__) & set(ModelVersion.__struct_fields__)
         return ModelVersion(
             name=name,
@@ -385,6 +454,25 @@ class Versions:
             trouble=trouble,
             **{field: getattr(record, field) for field in same},
         )
+
+
+def _program_of(folder: Path) -> str:
+    """Return the file of a folder that answers requests. Unprocessable where there is none. Blocks."""
+    if (folder / PREDICTOR).is_file():
+        return PREDICTOR
+    try:
+        kernel = json.loads((folder / DESCRIPTION).read_bytes())["kernel_path"]
+        found = (folder / kernel).resolve()
+    except FileNotFoundError:
+        raise Unprocessable(
+            "The folder has no code that could answer requests.",
+            hint=f"Put a {PREDICTOR} with a class Predictor into it, or WMLA's {DESCRIPTION} with a kernel.",
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Unprocessable(f"{DESCRIPTION} is not JSON with a kernel_path.", field="kernel_path") from None
+    if not found.is_relative_to(folder.resolve()) or not found.is_file():
+        raise Unprocessable(f"The folder has no file {kernel}.", hint=f"{DESCRIPTION} names it.", field="kernel_path")
+    return str(kernel).removeprefix("./")
 
 
 # What the bits of a training depend on, as far as it is known.
@@ -444,6 +532,19 @@ def _weights(paths: JobPaths, row: JobRow, epoch: int | None, training: int | No
         hint="Wait for its end, or name an epoch, whose weights it has kept.",
         job=row.id,
     )
+
+
+def _example(signature: Path) -> Any:
+    """Return the inputs of the first example in a file, by name where there are several. Blocks."""
+    if not is_regular(signature) or signature.stat().st_size > _LARGEST_SIGNATURE:
+        return None
+    try:
+        (first, *_) = msgspec.json.decode(signature.read_bytes(), type=Examples).examples
+        files = {name: io.BytesIO(content) for name, content in first.inputs.items()}
+        inputs = {name: np.lib.format.read_array(file, allow_pickle=False).tolist() for name, file in files.items()}
+    except Exception:  # the job's process wrote it, and numpy raises a dozen types
+        return None
+    return inputs if len(inputs) > 1 else next(iter(inputs.values()), None)
 
 
 def _software(payload: Path) -> dict[str, str]:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from pathlib import Path
 
+import msgspec
+import numpy as np
 import pytest
 
+from edt_sdk.schemas.serving.examples import Example, Examples
+from edt_sdk.schemas.serving.replica_channel import Signature
+from tests.jupyter.conftest import multipart
 from tests.jupyter.users import AsAnn
-from tests.packages import SLEEPER
+from tests.packages import SLEEPER, packed
 from tests.waiting import until_async
 
 # What a script is told becomes its weights.
@@ -108,6 +114,35 @@ async def test_numbers_are_given_once_and_aliases_move(trained, call):
     assert (changed.json["description"], changed.json["tags"]) == ("x", ["old"])
 
 
+async def test_an_example_that_a_job_has_written_is_read_with_care(edt, trained, call):
+    def array(*values, **options):
+        file = io.BytesIO()
+        np.save(file, np.array(values), **options)
+        return file.getvalue()
+
+    async def example(name, content):
+        version = (await call("POST", "versions", body={"job": job, "name": name})).json
+        (file,) = (Path(edt.service.settings.data_dir) / "catalogue").glob("*/*/weights/signature.json")
+        file.write_bytes(content)
+        found = await call("GET", f"versions/{name}/1/example")
+        assert (await call("DELETE", f"versions/{name}/{version['number']}")).status == 204
+        return found.json["inputs"]
+
+    def stored(**inputs):
+        return msgspec.json.encode(Examples(signature=Signature(()), examples=(Example(inputs, {}),)))
+
+    job = await trained()
+    owner = (await call("GET", f"jobs/{job}")).json["owner"]
+    place = edt.service.paths(await edt.service.mine(owner, job)).signature(0)
+    place.write_bytes(stored(x=array([0.5, 2.0])))
+    assert await example("one", stored(x=array([0.5, 2.0]))) == [[0.5, 2.0]]
+    assert await example("two", stored(x=array(1), mask=array(True))) == {"x": [1], "mask": [True]}
+    assert await example("none", msgspec.json.encode(Examples(signature=Signature(())))) is None
+    assert await example("torn", stored(x=array(1))[:-9]) is None
+    assert await example("code", stored(x=array({"a": 1}, allow_pickle=True))) is None
+    assert await example("large", stored(x=array(*range(200_000)))) is None
+
+
 async def test_it_is_trained_again_and_compared(trained, call):
     job = await trained("a")
     await call("POST", "versions", body={"job": job, "name": "digits"})
@@ -140,6 +175,60 @@ async def test_weights_that_changed_on_disk_are_not_given_out(trained, call, tmp
     kept.unlink()
     assert (await call("GET", "versions/digits/1")).json["trouble"].startswith("Its weights are not on disk")
     assert (await call("GET", "versions/digits/1/archive")).status == 409
+
+
+@pytest.fixture
+def folder(call):
+    """POST a version of a folder with these files."""
+
+    async def send(files, **new):
+        spec = msgspec.json.encode({"name": "mine", **new})
+        body, kind = multipart(("spec", spec), ("package", packed(files)))
+        return await call("POST", "versions/folders", body=body, headers={"Content-Type": kind})
+
+    return send
+
+
+async def test_a_folder_with_code_that_answers_is_a_version_without_a_training(folder, call, tmp_path):
+    files = {"predictor.py": b"class Predictor: ...", "words.txt": b"hello"}
+    made = await folder(files, description="by hand", alias="champion")
+    assert made.status == 201, made.body
+    shown = made.json
+    assert (shown["name"], shown["number"], shown["aliases"], shown["main"]) == (
+        "mine",
+        1,
+        ["champion"],
+        "predictor.py",
+    )
+    assert (shown["job"], shown["sha256"], shown["size"], shown["trouble"]) == ("", "", 0, "")
+    again = await folder(files)
+    assert (again.status, again.json["number"]) == (200, 1)
+    assert (await folder({**files, "words.txt": b"goodbye"})).json["number"] == 2
+    archive = await call("GET", "versions/mine/1/archive")
+    assert zipfile.ZipFile(io.BytesIO(archive.body)).namelist() == ["code.tar.gz"]
+    assert (await call("GET", "versions/mine/1/example")).json == {"inputs": None}
+    assert (await call("POST", "versions/mine/1/reproduce", body=b"")).status == 409
+    kernel = {"k.py": b"", "model.json": b'{"kernel_path": "./k.py"}'}
+    assert (await folder(kernel, name="kernel")).json["main"] == "k.py"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"train.py": b""}, "no code that could answer"),
+        ({"model.json": b"{"}, "not JSON"),
+        ({"model.json": b"[]"}, "not JSON"),
+        ({"model.json": b'{"kernel_path": 3}'}, "not JSON"),
+        ({"model.json": b'{"kernel_path": "k.py"}'}, "no file k.py"),
+        ({"model.json": b'{"kernel_path": "../../etc/passwd"}'}, "no file"),
+        ({"model.json": b'{"kernel_path": "/etc/passwd"}'}, "no file"),
+    ],
+)
+async def test_a_folder_that_cannot_answer(folder, call, files, said):
+    answer = await folder(files)
+    assert answer.status == 422
+    assert said in answer.json["message"]
+    assert (await call("GET", "versions")).json == {"versions": []}
 
 
 async def test_what_is_wrong_is_said(trained, submit, call):
