@@ -22,9 +22,15 @@ export function CataloguePage(props: {
   onTab: (tab: string) => void;
 }): ReactElement {
   const [tab, setTab] = useState(props.tab);
+  // The version for which the form of a deployment is open, as long as nobody has cancelled or sent it.
+  const [deploying, setDeploying] = useState('');
   const choose = (key: string): void => {
     setTab(key);
     props.onTab(key);
+  };
+  const deploy = (version: string): void => {
+    setDeploying(version);
+    choose('deployments');
   };
   useEffect(() => {
     const onAsked = (_: object, key: string): void => choose(key);
@@ -43,8 +49,8 @@ export function CataloguePage(props: {
         tabs={[
           { key: 'datasets', label: 'Data sets', content: () => <Datasets uploads={props.uploads} /> },
           { key: 'models', label: 'Models', content: () => <Models /> },
-          { key: 'versions', label: 'Versions', content: () => <Versions /> },
-          { key: 'deployments', label: 'Deployments', content: () => <Deployments /> },
+          { key: 'versions', label: 'Versions', content: () => <Versions onDeploy={deploy} /> },
+          { key: 'deployments', label: 'Deployments', content: () => <Deployments deploying={deploying} onDecided={() => setDeploying('')} /> },
           { key: 'groups', label: 'Instance groups', content: () => <InstanceGroups /> }
         ]}
       />

@@ -6,9 +6,10 @@ import { useEdt } from '../page/surroundings';
 import { BoxedForm, ChoiceField, TextField, WrongAnswer, useForm, whole } from '../page/form';
 import type { IDeploymentView, IModelVersion } from '../catalogue_schemas';
 
-/** `versions` are those that may be chosen, by name and the newest first. */
+/** `versions` are those that may be chosen, by name and the newest first; `version` is the one to begin with. */
 export function DeploymentForm(props: {
   versions: readonly IModelVersion[];
+  version: string;
   onCancel: () => void;
   onDone: (name: string) => void;
 }): ReactElement {
@@ -18,7 +19,7 @@ export function DeploymentForm(props: {
     return [`${name}/${number}`, `${name}/${number}${also}`] as const;
   });
   const initial = {
-    version: choices[0]?.[0] ?? '',
+    version: props.version || (choices[0]?.[0] ?? ''),
     name: '',
     least: '1',
     most: '1',

@@ -5,9 +5,9 @@ import type { ReactElement } from 'react';
 
 import { labDialogs } from '../actions/lab_dialogs';
 import { enc } from '../api';
-import { copyText } from '../clipboard';
 import { CommandIDs } from '../commands';
 import { useAction } from '../page/action';
+import { Copied } from '../page/copied';
 import { Facts } from '../page/facts';
 import { usePolled } from '../page/polled';
 import { Answer, Empty, Failure } from '../page/standing';
@@ -22,8 +22,8 @@ import { TryIt } from './try_it';
 
 const SECONDS = 2;
 
-/** The page of deployments. */
-export function Deployments(): ReactElement {
+/** The page of deployments. Its form is open for the version `deploying`, until `onDecided`. */
+export function Deployments({ deploying, onDecided }: { deploying: string; onDecided: () => void }): ReactElement {
   const { api } = useEdt();
   const answer = usePolled(
     'deployments',
@@ -36,19 +36,24 @@ export function Deployments(): ReactElement {
     SECONDS * 5
   );
   const [chosen, setChosen] = useState('');
-  const [making, setMaking] = useState(false);
+  const [making, setMaking] = useState(deploying !== '');
   const known = versions.value?.versions ?? [];
+  const close = (): void => {
+    setMaking(false);
+    onDecided();
+  };
   return (
     <>
       <p className="jp-edt-hint">
         A deployment lets a version of a model answer requests. Its replicas have slots like those of trainings, as many as the load needs.
       </p>
-      {making ? (
+      {making && known.length > 0 ? (
         <DeploymentForm
           versions={known}
-          onCancel={() => setMaking(false)}
+          version={deploying}
+          onCancel={close}
           onDone={name => {
-            setMaking(false);
+            close();
             setChosen(name);
             answer.again();
           }}
@@ -235,17 +240,6 @@ const REVISIONS: Column<IRevision>[] = [
   { head: 'By', cell: each => each.by },
   { head: 'Outcome', cell: each => each.outcome }
 ];
-
-function Copied({ text }: { text: string }): ReactElement {
-  return (
-    <>
-      <code>{text}</code>{' '}
-      <button type="button" className="jp-edt-link" onClick={() => copyText(text)}>
-        Copy
-      </button>
-    </>
-  );
-}
 
 function figure(count: number): string {
   return count.toLocaleString('en');

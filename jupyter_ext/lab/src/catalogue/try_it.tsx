@@ -1,9 +1,11 @@
-/** A request to a deployment, written by hand, with its answer. */
+/** A request to a deployment, with an example or written by hand, its answer, and the same request for a shell. */
 
 import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { enc } from '../api';
+import { Copied } from '../page/copied';
+import { usePolled } from '../page/polled';
 import { Failure } from '../page/standing';
 import { useEdt } from '../page/surroundings';
 import type { IDeploymentView } from '../catalogue_schemas';
@@ -11,7 +13,15 @@ import type { IDeploymentView } from '../catalogue_schemas';
 /** It goes through this server and its login, so no key is needed. */
 export function TryIt({ deployment }: { deployment: IDeploymentView }): ReactElement {
   const { api } = useEdt();
-  const [inputs, setInputs] = useState('[[0, 0, 0, 0]]');
+  const [name, number] = deployment.version.split('/') as [string, string];
+  const known = usePolled(
+    deployment.version,
+    () => api.request<{ inputs: unknown }>(`versions/${enc(name)}/${enc(number)}/example`),
+    null
+  );
+  const example = known.value?.inputs ?? null;
+  const [written, setInputs] = useState<string | null>(null);
+  const inputs = written ?? (example === null ? '[[0, 0, 0, 0]]' : JSON.stringify(example));
   const [answer, setAnswer] = useState('');
   const [failed, setFailed] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
@@ -42,10 +52,24 @@ export function TryIt({ deployment }: { deployment: IDeploymentView }): ReactEle
       </button>
       {failed !== null && <Failure error={failed} />}
       {answer !== '' && (
-        <pre role="status" aria-label="The answer">
+        <pre className="jp-edt-answer" role="status" aria-label="The answer">
           {answer}
         </pre>
       )}
+      {deployment.url !== '' && (
+        <details>
+          <summary>At a shell</summary>
+          <Copied text={curlOf(deployment, inputs)} />
+          {!deployment.public && <p className="jp-edt-hint">With a key of this deployment as KEY.</p>}
+        </details>
+      )}
     </>
   );
+}
+
+/** The line that asks for the same; the key is in a variable of the shell. */
+export function curlOf(deployment: IDeploymentView, inputs: string): string {
+  const key = deployment.public ? '' : ' -H "Authorization: Bearer $KEY"';
+  const body = `{"inputs": ${inputs}}`.replaceAll("'", "'\\''");
+  return `curl ${deployment.url}${key} -H 'Content-Type: application/json' -d '${body}'`;
 }

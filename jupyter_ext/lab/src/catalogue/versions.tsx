@@ -18,8 +18,8 @@ import { useRemoval } from './removal';
 
 const SECONDS = 15;
 
-/** The page of versions. */
-export function Versions(): ReactElement {
+/** The page of versions. `onDeploy` is given the one that is to answer requests. */
+export function Versions({ onDeploy }: { onDeploy: (id: string) => void }): ReactElement {
   const { api, commands } = useEdt();
   const answer = usePolled('versions', () => api.request<{ versions: IModelVersion[] }>('versions', { no_track_activity: 1 }), SECONDS);
   const removal = useRemoval(answer.again);
@@ -53,8 +53,9 @@ export function Versions(): ReactElement {
               keyOf={idOf}
               columns={columnsOf(commands)}
               actions={version => [
+                { label: 'Deploy …', says: `Deploy ${idOf(version)}`, run: () => onDeploy(idOf(version)), disabled: version.trouble !== '' },
                 { label: 'Alias …', says: `Give ${idOf(version)} an alias`, run: () => void act(() => name(version)) },
-                { label: 'Train again', says: `Train ${idOf(version)} again`, run: () => void act(() => again(version)), disabled: version.trouble !== '' },
+                { label: 'Train again', says: `Train ${idOf(version)} again`, run: () => void act(() => again(version)), disabled: version.trouble !== '' || version.sha256 === '' },
                 {
                   label: 'Delete',
                   says: `Delete ${idOf(version)}`,
@@ -80,17 +81,20 @@ function columnsOf(commands: Commands): Column<IModelVersion>[] {
           {version.trouble !== '' && <div className="jp-edt-field-error">✕ {version.trouble}</div>}
         </>
       ),
-      title: version => `SHA-256 ${version.sha256}`
+      title: version => `SHA-256 ${version.sha256 || version.code_sha256}`
     },
     { head: 'Aliases', cell: version => version.aliases.join(', ') || '–' },
     { head: 'Metrics', cell: metricsOf },
     {
       head: 'Job',
-      cell: version => (
-        <button type="button" className="jp-edt-link" onClick={() => void commands.execute(CommandIDs.openJob, { id: version.job, name: version.job_name })}>
-          {version.job_name}
-        </button>
-      )
+      cell: version =>
+        version.job === '' ? (
+          'made of a folder'
+        ) : (
+          <button type="button" className="jp-edt-link" onClick={() => void commands.execute(CommandIDs.openJob, { id: version.job, name: version.job_name })}>
+            {version.job_name}
+          </button>
+        )
     },
     { head: 'Script', cell: version => [version.main, ...version.args].join(' ') },
     { head: 'Size', number: true, cell: version => bytes(version.size) },
