@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -65,6 +67,8 @@ def test_from_a_training_to_answers_a_new_version_and_back(four_slots: Jobs, fol
     made.wait_ready(300)
     assert np.array_equal(made.predict(ROWS), right(first)), "equal, bit by bit"
     assert made.predict(ROWS[0].tolist()) is not None
+    example = torch.tensor(first.example())
+    assert np.array_equal(made.predict(example), right(first, example))
     with pytest.raises(InvalidRequest, match="6"):
         made.predict(ROWS[:, :5])
     # With a key, past Jupyter Server.
@@ -264,4 +268,50 @@ def test_what_cannot_be_served_says_why(four_slots: Jobs, folder: Path) -> None:
     until(lambda: job.refresh().state.final, limit=60)
     with pytest.raises(JobFailed, match="stopped"):
         made.wait_ready(10)
+    made.delete()
+
+
+TRITON = """
+import sys
+import numpy as np
+import tritonclient.http as triton
+
+client, headers = triton.InferenceServerClient(sys.argv[1]), {"Authorization": f"Bearer {sys.argv[2]}"}
+assert client.is_server_live() and client.is_server_ready()
+assert client.is_model_ready("net", headers=headers)
+metadata = client.get_model_metadata("net", headers=headers)
+(given,), (wanted,) = metadata["inputs"], metadata["outputs"]
+assert (given["datatype"], given["shape"], wanted["shape"]) == ("FP32", [-1, 6], [-1, 2])
+rows = np.load(sys.argv[3])
+for binary in (True, False):
+    asked = triton.InferInput(given["name"], list(rows.shape), "FP32")
+    asked.set_data_from_numpy(rows, binary_data=binary)
+    outputs = [triton.InferRequestedOutput(wanted["name"], binary_data=binary)]
+    answer = client.infer("net", [asked], outputs=outputs, headers=headers)
+    np.save(f"{sys.argv[4]}-{binary}.npy", answer.as_numpy(wanted["name"]))
+short = triton.InferInput(given["name"], [1, 5], "FP32").set_data_from_numpy(rows[:1, :5])
+try:
+    client.infer("net", [short], headers=headers)
+except triton.InferenceServerException as wrong:
+    assert "6" in str(wrong), wrong
+else:
+    raise SystemExit("five numbers in place of six were taken")
+"""
+
+
+@pytest.mark.long  # tests/training/serving/test_answers.py has the same requests, written by hand
+def test_tritonclient_speaks_with_a_deployment(four_slots: Jobs, folder: Path, tmp_path: Path) -> None:
+    uv = [sys.executable, "-m", "uv", "run", "--no-project", "--with", "tritonclient[http]==2.67.0", "python"]
+    if subprocess.run([*uv, "-c", "import tritonclient.http"], capture_output=True).returncode:
+        pytest.skip("tritonclient cannot be installed here")
+    version = trained(four_slots, folder, 1)
+    made = four_slots.client.deploy(version, max_batch=1, exact=True).wait_ready(300)
+    np.save(tmp_path / "rows.npy", ROWS.numpy())
+    (tmp_path / "ask.py").write_text(TRITON)
+    host = made.url.removeprefix("http://").partition("/")[0]
+    words = [host, made.create_key("triton"), str(tmp_path / "rows.npy"), str(tmp_path / "answer")]
+    ran = subprocess.run([*uv, str(tmp_path / "ask.py"), *words], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    for binary in (True, False):
+        assert np.array_equal(np.load(tmp_path / f"answer-{binary}.npy"), right(version)), binary
     made.delete()

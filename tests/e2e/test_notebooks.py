@@ -146,6 +146,16 @@ def test_a_search_ends_with_its_best_model(execute):
     assert "6 of 6" in cards[0]["text/html"]
 
 
+@pytest.mark.long  # test_deployments.py has the same mechanisms
+def test_from_a_project_to_an_answer(execute, start):
+    text = execute("09_from_project_to_answer.ipynb").text
+    right, of = map(int, re.search(r"(\d+) of (\d+) right", text).groups())
+    assert right / of > 0.8
+    assert re.search(r"curl http://127\.0\.0\.1:\d+/predict/digits -H", text)
+    assert "stopped" in text, "the revision that was not to take over"
+    assert start(4).client().deployments() == []
+
+
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.ipynb")), ids=lambda path: path.name)
 def test_outputs_stay_out_of_the_repository(path):
     cells = nbformat.read(path, as_version=4).cells
