@@ -43,8 +43,11 @@ class ModelRuntime(Protocol[F]):
     def fit(self, call: InferenceCall) -> F:
         """Return what the model takes. BadRequest where the request does not fit."""
 
-    def compute(self, group: Sequence[F]) -> list[Outputs]:
-        """Return the outputs of requests with equal keys, in their order. Raises what the model raises."""
+    def compute(self, group: Sequence[F]) -> Sequence[Outputs | BaseException]:
+        """Return the outputs of requests with equal keys, in their order, or why one has none.
+
+        Raises what the model raises.
+        """
 
     def close(self) -> None:
         """End, before the process does."""

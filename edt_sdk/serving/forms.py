@@ -1,9 +1,9 @@
 """Read the bodies of requests and write those of answers, in each form that a caller may use.
 
 "simple": `{"inputs": …}` → `{"outputs": …, "version": 3}`, or an array as `application/x-npy` both ways, or the bytes
-of one image or file. "invocations", as MLflow's clients send them: `{"inputs": …}`, `{"instances": …}` or
-`{"dataframe_split": …}` → `{"predictions": …}`. "v2" is `open_inference.py`. Inputs are a nested list with rows first,
-or an object of such lists.
+of one image or file. "verbatim": the whole body is one text, and so is the answer. "invocations", as MLflow's clients
+send them: `{"inputs": …}`, `{"instances": …}` or `{"dataframe_split": …}` → `{"predictions": …}`. "v2" is
+`open_inference.py`. Inputs are a nested list with rows first, or an object of such lists.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def read(request: ScoringRequest, body: memoryview, model: ServedNames) -> Infer
     """Return a request of any form. BadRequest with a sentence where it is malformed."""
     if request.form == "v2":
         return open_inference.read(request, body, model)
+    if request.form == "verbatim":
+        return InferenceCall({UNNAMED: [_text(body)]}, _write_verbatim, named=False, raw=True)
     kind = request.content_type.partition(";")[0].strip().lower()
     if kind == NPY:
         return _call(_npy(body), _write_npy)
@@ -92,6 +94,24 @@ class _Table(msgspec.Struct):
 
     columns: list[Any]
     data: list[list[Any]]
+
+
+def _text(body: memoryview) -> str:
+    try:
+        return bytes(body).decode()
+    except UnicodeDecodeError:
+        raise BadRequest("the body is no text in UTF-8") from None
+
+
+def _write_verbatim(outputs: Outputs, single: bool) -> Written:
+    value = next(iter(outputs.values()))[0]
+    if not isinstance(value, str):
+        return Written(JSON, encode(value))
+    try:
+        msgspec.json.decode(value)
+    except (msgspec.DecodeError, RecursionError):
+        return Written("text/plain; charset=utf-8", value.encode())
+    return Written(JSON, value.encode())
 
 
 def _npy(body: memoryview) -> Array:

@@ -51,8 +51,8 @@ class PackagePredictor:
         self._max_batch = max_batch
 
     @classmethod
-    def load(cls, code: Path, weights: Path, max_batch: int) -> PackagePredictor:
-        """Import the module of a package and make its predictor. Unprocessable where there is none."""
+    def load(cls, code: Path, model_dir: Path, max_batch: int) -> PackagePredictor:
+        """Import the module of a package and make its predictor, which is told `model_dir`. Unprocessable for none."""
         os.chdir(code)
         sys.path.insert(0, str(code))
         path = code / PREDICTOR
@@ -67,7 +67,7 @@ class PackagePredictor:
                 f"{PREDICTOR} has no class {_CLASS} with a method predict.",
                 hint=f"Define class {_CLASS}, with __init__(self, model_dir, params) and predict(self, inputs).",
             )
-        return cls(kind(str(weights.parent), {}), max_batch)
+        return cls(kind(str(model_dir), {}), max_batch)
 
     def fit(self, call: InferenceCall) -> Rows:
         """Return the rows of a request. BadRequest where its inputs have different numbers of them."""

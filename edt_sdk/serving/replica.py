@@ -19,18 +19,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+import msgspec
 import torch
 from torch import nn
 
 from edt_sdk.schemas.errors import EdtError, Unprocessable
-from edt_sdk.schemas.registered import Runtime, Serves
+from edt_sdk.schemas.registered import DESCRIPTION, Runtime, Serves
 from edt_sdk.schemas.serving.replica_channel import Answers, ReplicaReady, ScoringRequest, Signature
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Drain, Failed, WorkerHello, WorkerReady
-from edt_sdk.serving import batching
+from edt_sdk.serving import batching, task_program
 from edt_sdk.serving.edge_connection import EdgeConnection
 from edt_sdk.serving.open_inference import ServedNames
 from edt_sdk.serving.package_predictor import PackagePredictor
+from edt_sdk.serving.task_program import TaskProgram
 from edt_sdk.serving.trained_model import TrainedModel, load_examples, load_weights
 from edt_sdk.training import driver
 from edt_sdk.training.calls import session
@@ -69,14 +71,19 @@ class ReplicaProcess:
         threading.Thread(target=self._await_drain, name="edt-drain", daemon=True).start()
         try:
             self._check_weights()
+            code = self._job.paths.code_dir(self._job.code_dir)
             if self._serves.runtime is Runtime.PREDICTOR:
-                code = self._job.paths.code_dir(self._job.code_dir)
-                self._serve(PackagePredictor.load(code, self._weights, self._serves.max_batch), None)
+                model_dir = self._weights.parent if self._serves.sha256 else code
+                self._serve(PackagePredictor.load(code, model_dir, self._serves.max_batch), None)
+            if self._serves.runtime is Runtime.KERNEL:
+                self._run_kernel(code)
             self._run_script()
         except (Exception, SystemExit) as error:  # the package's code may raise anything
             self._fail(error)
 
     def _check_weights(self) -> None:
+        if not self._serves.sha256:
+            return
         try:
             with self._weights.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -88,6 +95,17 @@ class ReplicaProcess:
                 f"Its weights have changed on disk: expected {self._serves.sha256}, found {found}.",
                 hint="Register the version again, and deploy that.",
             )
+
+    def _run_kernel(self, code: Path) -> NoReturn:
+        """Run the program that the package's description names. It serves in its `run`, which does not return."""
+        described = msgspec.json.decode((code / DESCRIPTION).read_bytes(), type=task_program.Description)
+        os.environ.update({str(each["name"]): str(each.get("value", "")) for each in described.mk_environments})
+        most = self._serves.max_batch
+        task_program.begin(lambda handler: self._serve(TaskProgram(handler, most), None))
+        driver.run_script(msgspec.structs.replace(self._job, main=described.kernel_path, args=()))
+        raise Unprocessable(
+            f"{described.kernel_path} ended without serving.", hint="Its last line is to be Kernel().run()."
+        )
 
     def _run_script(self) -> NoReturn:
         own = session.Session(self._job, self._link, path=tuple(sys.path), takes_over=self._serve_model)

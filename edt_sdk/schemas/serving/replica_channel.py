@@ -69,7 +69,7 @@ class ScoringRequest(msgspec.Struct, frozen=True):
 
     Attributes:
         id: number that the edge gave it.
-        form: how its body is to be read, and its answer to be written: "v2", "simple" or "invocations".
+        form: how its body is to be read, and its answer to be written: "v2", "simple", "invocations" or "verbatim".
         content_type: of its body, as sent.
         header_length: bytes of the JSON before the binary tensors of a v2 body, None where there are none.
         size: bytes of its body.

@@ -291,6 +291,8 @@ class Deployments:
         number = again or len(record.revisions) + 1
         names = {file.name for file in await asyncio.to_thread(version.stored.files)}
         runtime = Runtime.PREDICTOR if PREDICTOR in names else Runtime.SCRIPT
+        if version.stored.kept is None and runtime is Runtime.SCRIPT:
+            runtime = Runtime.KERNEL
         if runtime is Runtime.SCRIPT and version.spec.framework != Framework.EDT:
             raise Unprocessable(
                 f"{version.name} was trained by a script of its own ({version.spec.framework}), so that only the "
@@ -419,7 +421,7 @@ _SHOWN_FIELDS = ("number", "version", "job", "created", "by", "outcome", "max_ba
 def _job_of(version: ServableVersion, record: DeploymentRecord, serves: Serves) -> tuple[JobSpec, Registered]:
     """Return the job of a revision, not checked against the server, and what it serves. Pure."""
     pinned = msgspec.structs.replace(
-        version.stored.training or Registered(), weights=True, validates=None, serves=serves
+        version.stored.training or Registered(), weights=bool(version.sha256), validates=None, serves=serves
     )
     spec = msgspec.structs.replace(
         version.spec,

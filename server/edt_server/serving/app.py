@@ -33,7 +33,7 @@ from edt_server.serving.metrics import exposition
 from edt_server.serving.target import LiveTarget
 
 log = logging.getLogger(__name__)
-# Content types of each form. A request without one is taken as it is.
+# Content types of each form but "verbatim", which takes all. A request without one is taken as it is.
 _JSON = b"application/json"
 _TYPES = {
     "v2": (_JSON, b"application/octet-stream"),
@@ -219,6 +219,7 @@ def make_app(edge: Edge) -> Starlette:
             route(f"{model}/infer", "POST", scoring("v2")),
             route("/predict/{deployment}", "POST", scoring("simple")),
             route("/invocations/{deployment}", "POST", scoring("invocations")),
+            route("/dlim/v1/inference/{deployment}", "POST", scoring("verbatim")),
             route(f"{model}/versions/{{version}}/infer", "POST", scoring("v2")),
             *(route(f"{each}/ready", "GET", model_ready) for each in (model, f"{model}/versions/{{version}}")),
             *(route(each, "GET", model_metadata) for each in (model, f"{model}/versions/{{version}}")),
@@ -272,7 +273,7 @@ def _content_type(headers: Headers, form: str) -> str:
         raise Refusal(415, "A compressed body cannot be read. Send it without Content-Encoding.")
     sent = headers.get(b"content-type", b"")
     kind = sent.partition(b";")[0].strip().lower()
-    if kind not in (b"", _UNTOLD, *_TYPES[form]):
+    if form in _TYPES and kind not in (b"", _UNTOLD, *_TYPES[form]):
         accepted = ", ".join(each.decode() for each in _TYPES[form])
         raise Refusal(415, f"Send the body with a Content-Type of {accepted}, not {kind.decode('latin-1')}.")
     return sent.decode("latin-1")
