@@ -134,7 +134,8 @@ CALLS: tuple[Call, ...] = (
     Call(DLICMD, "GET", f"{DLI}/execs/", "limit=10&state=FINISHED&sort_by=id:desc", accept=JSON),
     Call(DLICMD, "POST", f"{DLI}/execs/{{exec}}/stop", accept=JSON, exec_wanted="waiting"),
     Call(DLICMD, "DELETE", f"{DLI}/execs/{{exec}}", accept=JSON, exec_wanted="waiting"),
-    Call(DLICMD, "POST", f"{DLI}/execs/{{exec}}/deploy", accept=JSON, status=501),
+    # What an exec without a kernel is told: `test_inference.py` deploys one with a kernel.
+    Call(DLICMD, "POST", f"{DLI}/execs/{{exec}}/deploy", accept=JSON, status=400),
     Call(DLICMD, "GET", f"{DLI}/execs/{{exec}}/log", "logType=outlog&args=--exec-trainoutlogs {exec}", accept=TEXT),
     Call(DLICMD, "GET", f"{DLI}/execs/{{exec}}/log", "logType=errlog&args=--exec-trainerrlogs {exec}", accept=TEXT),
     Call(DLICMD, "GET", f"{DLI}/execs/{{exec}}/log", "logType=outerrlog&args=--exec-trainlogs {exec}", accept=TEXT),
@@ -267,6 +268,57 @@ class SdkCall:
     method: str
     verb: str
     path: str
+
+
+# In an order in which each does its work, and nothing is left. The first call has the archive as its body.
+DLIM = "/dlim/v1"
+_EDI, _EDI_1 = f"{DLIM}/model/{{model}}", f"{DLI}/edimodels/{{model}}"
+_RUNTIME = {"type": "kept", "launcher": "python"}
+_KERNEL = "from redhareapi import Kernel\nKernel().run()\n"
+INFERENCE: tuple[ConsoleCall, ...] = (
+    ConsoleCall("POST", f"{DLIM}/auth/token"),
+    ConsoleCall("POST", f"{DLIM}/auth/token/inference"),
+    ConsoleCall("POST", f"{DLIM}/deployment/model", upload=True),
+    ConsoleCall("POST", f"{DLIM}/deployment/model/{{model}}", upload=True),
+    ConsoleCall("GET", f"{DLIM}/model"),
+    ConsoleCall("GET", _EDI),
+    ConsoleCall("PUT", _EDI, {"tag": "2"}),
+    ConsoleCall("GET", f"{_EDI}/appprofile"),
+    ConsoleCall("PUT", f"{_EDI}/appprofile", {"policy": {"kernel_max": 1}}),
+    ConsoleCall("GET", f"{_EDI}/readme"),
+    ConsoleCall("PUT", f"{_EDI}/readme", {"readme": "Echoes."}),
+    ConsoleCall("GET", f"{DLIM}/modelextension"),
+    ConsoleCall("PUT", f"{_EDI}/operation/start"),
+    ConsoleCall("GET", f"{_EDI}/instance"),
+    ConsoleCall("PUT", f"{_EDI}/operation/stop"),
+    ConsoleCall("POST", f"{DLIM}/inference/{{model}}", {"a": 1}, status=400),  # it is stopped
+    ConsoleCall("GET", f"{_EDI}/streaming", status=501),
+    ConsoleCall("DELETE", _EDI),
+    ConsoleCall("POST", f"{DLIM}/deployment/runtime", _RUNTIME),
+    ConsoleCall("GET", f"{DLIM}/deployment/runtime"),
+    ConsoleCall("GET", f"{DLIM}/deployment/runtime/kept"),
+    ConsoleCall("PUT", f"{DLIM}/deployment/runtime/kept", _RUNTIME),
+    ConsoleCall("DELETE", f"{DLIM}/deployment/runtime/kept"),
+    ConsoleCall("POST", f"{DLIM}/model", {"name": "echo", "kernel_path": "main.py", "model_path": "some"}),
+    ConsoleCall("DELETE", _EDI),
+    ConsoleCall("POST", f"{DLI}/edimodels/new", {"name": "echo", "edi_py": _KERNEL, "modelPath": "some"}),
+    ConsoleCall("GET", f"{DLI}/edimodels"),
+    ConsoleCall("GET", _EDI_1),
+    ConsoleCall("PUT", _EDI_1, {"tag": "3"}),
+    ConsoleCall("GET", f"{_EDI_1}/appprofile"),
+    ConsoleCall("PUT", f"{_EDI_1}/appprofile", {"policy": {"schedule_intervel": 3}}),
+    ConsoleCall("GET", f"{_EDI_1}/readme"),
+    ConsoleCall("PUT", f"{_EDI_1}/operation/start"),
+    ConsoleCall("GET", f"{_EDI_1}/instance"),
+    ConsoleCall("PUT", f"{_EDI_1}/operation/stop"),
+    ConsoleCall("POST", f"{_EDI_1}/inference", {"data_type": "a"}, status=400),
+    ConsoleCall("GET", f"{_EDI_1}/streaming", status=501),
+    ConsoleCall("DELETE", _EDI_1),
+    ConsoleCall("POST", f"{DLI}/edimodels/trained", {"name": "echo", "edi_py": _KERNEL}),
+    ConsoleCall("DELETE", _EDI_1),
+    ConsoleCall("GET", f"{DLI}/inferences", query="modelname=a&flag=b", status=501),
+)
+INFERENCE_NAMES = {"model": "echo"}
 
 
 def sdk_calls() -> Iterator[SdkCall]:

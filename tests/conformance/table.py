@@ -89,7 +89,7 @@ def page() -> str:
         "the working ones in each way to log on, over http and over https, and compares this page. What is meant for",
         "whom is in the [migration guide](wmla.md).",
         "",
-        f"{counts[DONE]} routes and verbs do their work; {counts[LATER]} (inference) say 501;",
+        f"{counts[DONE]} routes and verbs do their work; {counts[LATER]} (streams and predictions) say 501;",
         f"{counts[MISSING]} are missing, and answer 404.",
     ]
     return "\n".join([*head, *lines]) + "\n"

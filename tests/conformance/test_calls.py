@@ -18,6 +18,8 @@ from tests.conformance.calls import (
     CONSOLE_NAMES,
     DLI,
     HPO,
+    INFERENCE,
+    INFERENCE_NAMES,
     SDK,
     SERVICES,
     TUNING,
@@ -30,6 +32,7 @@ from tests.conformance.calls import (
     sdk_calls,
 )
 from tests.conformance.conftest import WmlaServer, modeldir
+from tests.conformance.kernels import archive
 from tests.conformance.test_sdk import sdk
 from tests.packages import packed
 from tests.server.suggestions import plugins
@@ -52,6 +55,7 @@ model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 FabricModel(model, datasets, torch.nn.functional.cross_entropy, optimizer).train(1, 8, 2)
 """
+NO_SLOTS = ("run_inference", "do_edi_inference")
 HOLDS_ALL = "--exec-start PyTorch --model-main pytorch_mnist.py --model-dir single --gpuPerWorker 2 --sleep 900"
 
 
@@ -210,8 +214,8 @@ def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
         expected = {table.DONE: (200, 400), table.LATER: (501,), table.MISSING: (404,)}[
             table.answers(call.path, call.verb)[1]
         ]
-        if call.method == "delete_exec":
-            continue  # it takes the world with it: see the last test
+        if call.method in ("delete_exec", *NO_SLOTS):
+            continue  # it takes the world with it: see the last test; for the others test_inference.py has slots
         arguments |= kept.fitting(call)
         if call.method == "create_exec":
             arguments["file"] = io.BytesIO(modeldir("mnist-edt"))
@@ -220,7 +224,7 @@ def test_every_method_of_the_sdk_meets_what_the_page_says(world: World):
         except ApiException as error:
             # Stopping what has finished is refused, and using the best values of what has not trained.
             status = error.status_code
-        refused = "stop" in call.method or "using_tuning_result" in call.method
+        refused = "stop" in call.method or "using_tuning_result" in call.method or call.method == "publish_edi_model"
         if status not in expected or (status == 400 and not refused):
             wrong.append((call.method, status))
     kept.close()
@@ -252,6 +256,19 @@ def test_the_consoles_calls_do_their_work(
     assert wrong == []
 
 
+@pytest.mark.parametrize("way", [WAYS[0], *(pytest.param(way, marks=pytest.mark.long) for way in WAYS[1:])])
+def test_the_calls_of_inference_do_their_work(world: World, way: str):
+    Kept(world.server)
+    client, wrong = session(world.server, way), []
+    for call in INFERENCE:
+        given = {"data": archive("echo")} if call.upload else {"json": call.body}
+        url = world.server.url + call.path.format(**INFERENCE_NAMES)
+        answer = client.request(call.verb, url, params=call.query, allow_redirects=False, verify=False, **given)
+        if answer.status_code != call.status:
+            wrong.append((call.verb, answer.url, answer.status_code, answer.text[:300]))
+    assert wrong == []
+
+
 def test_the_consoles_calls_are_all_there_are():
     called = {(call.path.replace("{model}", "{name}"), call.verb) for call in (*CONSOLE, *VALIDATIONS)}
     roots = tuple(f"{DLI}/{family}" for family in ("datasets", "modeltemplates", "models"))
@@ -268,6 +285,8 @@ class Kept:
         "trainingname": "some",
         "tuningname": "tuned",
         "filename": "some/main.py",
+        "model_name": "some",
+        "custom_runtime": "some",
         "type": "Train",
     }
 
@@ -287,6 +306,8 @@ class Kept:
             self.client.add_model("some", path="some", kind=kind)
         if not self.client.model("some").trainings:
             self.client.train_model("some")
+        if "/dlim/" in call.path or "/edimodels" in call.path:
+            return self.inference(call.method)
         return (
             {
                 "add_dataset": {"name": "another", "sigid": "wmla-sig", "datasourcetype": "CSV", "trainpath": "some"},
@@ -303,6 +324,34 @@ class Kept:
             if call.client == SDK
             else {}
         )
+
+    def inference(self, method: str) -> dict[str, object]:
+        """Arguments for those who let kernels answer: there is a stopped model, a runtime, and no other model."""
+        root, auth = f"{self.server.url}/dlim/v1", self.server.basic
+        for model in requests.get(f"{root}/model", auth=auth, verify=False).json():
+            requests.put(f"{root}/model/{model['name']}/operation/stop", auth=auth, verify=False)
+            assert requests.delete(f"{root}/model/{model['name']}", auth=auth, verify=False).ok
+        runtime = {"type": "some", "launcher": "python"}
+        requests.delete(f"{root}/deployment/runtime/some", auth=auth, verify=False)
+        if method != "new_runtime":
+            assert requests.post(f"{root}/deployment/runtime", json=runtime, auth=auth, verify=False).ok
+        if method not in ("deploy_model", "new_model", "new_edi_model"):
+            sent = requests.post(f"{root}/deployment/model", data=archive("some"), auth=auth, verify=False)
+            assert sent.ok, sent.text
+        names = {"name": "some", "model_path": "some", "kernel_path": "main.py"}
+        return {
+            "deploy_model": {"body": io.BytesIO(archive("some"))},
+            "re_deploy_model": {"model": "some", "body": io.BytesIO(archive("some"))},
+            "new_runtime": {"runtime": runtime},
+            "update_runtime": {"custom_runtime": "some", "runtime": runtime},
+            "delete_runtime": {"custom_runtime": "some"},
+            "get_runtime_details": {"custom_runtime": "some"},
+            "new_model": names,
+            "update_model": {"weight_path": "N/A", "kernel_path": "kernel.py", "size": 1, "runtime": "python"},
+            "update_model_profile": {"mode_profile": {"policy": {"kernel_min": 2}}},
+            "update_model_readme": {"readme": "some"},
+            "new_edi_model": {"edi_py": "main.py", "weight_path": "N/A", "runtime": "python"},
+        }.get(method, {})
 
     def validations(self) -> dict[str, dict[str, object]]:
         """Arguments for those who validate; there is one to stop or delete."""

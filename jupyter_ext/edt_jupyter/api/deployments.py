@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, cast
 
-import msgspec
-from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPResponse
+from tornado.httpclient import HTTPResponse
 
 from edt_jupyter.http.base import EdtHandler
+from edt_jupyter.http.edge import ask_edge, sentence
 from edt_jupyter.http.forwarding import HEADER_LENGTH
 from edt_sdk.schemas.errors import ServerUnreachable, from_json
 from edt_sdk.schemas.job import parse_change
 from edt_sdk.schemas.serving.deployments import DeploymentPatch, NewDeployment, NewKey, NewRevision
 
-_PASSED_ON = ("Content-Type", "X-Request-Id", HEADER_LENGTH)
 _ANSWERED = ("Content-Type", "X-Request-Id", "X-EDT-Version", "X-EDT-Replica", "Server-Timing", HEADER_LENGTH)
-# Longer than the longest deadline of a deployment, which the edge keeps.
-_PATIENCE = 3700.0
 
 
 class _DeploymentsHandler(EdtHandler, path="/deployments", resource="edt:deployments"):
@@ -105,27 +101,12 @@ class _KeyHandler(EdtHandler, path="/deployments/{name}/keys/{key}", resource="e
 class _Scoring(EdtHandler):
     async def ask(self, name: str, path: str) -> None:
         """Pass the request on to the edge, and its answer to the client."""
-        url, key = await self.service.deployments.way(self.user, name)
-        headers = {each: value for each in _PASSED_ON if (value := self.request.headers.get(each)) is not None}
-        try:
-            answer = await AsyncHTTPClient().fetch(
-                f"{url}{path}",
-                method="POST",
-                headers=headers | key,
-                body=self.request.body,
-                request_timeout=_PATIENCE,
-                raise_error=False,
-            )
-        except OSError as wrong:
-            raise ServerUnreachable(f"The deployment's edge does not answer: {wrong}.") from None
-        if answer.code == 599:
-            cause = cast(HTTPClientError, answer.error)
-            raise ServerUnreachable(f"The deployment's edge does not answer: {cause.message}.")
+        answer = await ask_edge(self.service, self.user, name, path, self.request)
         if answer.code >= 400:
             # The status is the deployment's, and the body that of every error of this API.
             late = answer.code in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
             code = ServerUnreachable.code if late else from_json({}, answer.code).code
-            self.reply({"code": code, "message": _sentence(answer)}, answer.code)
+            self.reply({"code": code, "message": sentence(answer)}, answer.code)
             return
         self._pass_back(answer)
 
@@ -136,14 +117,6 @@ class _Scoring(EdtHandler):
                 self.set_header(each, value)
         # JupyterServer sets a type of its own otherwise.
         self.finish(answer.body, set_content_type=answer.headers.get("Content-Type", "application/json"))
-
-
-def _sentence(answer: HTTPResponse) -> str:
-    """Return what the edge, or a replica, says is wrong."""
-    try:
-        return str(msgspec.json.decode(answer.body, type=dict[str, Any])["error"])
-    except (msgspec.DecodeError, KeyError):
-        return f"The deployment answered {answer.code} {answer.reason}."
 
 
 class _PredictHandler(_Scoring, path="/deployments/{name}/predict", resource="edt:deployments"):

@@ -8,6 +8,7 @@ Read first: `base.py` (one place turns errors into responses), then `authorizati
 __all__ = [
     "authorization",
     "base",
+    "edge",
     "forwarding",
     "identity",
     "job_server",

@@ -63,7 +63,7 @@ class WmlaHandler(EdtHandler):
 
     async def _log_on(self) -> None:
         headers = self.request.headers
-        shown = read(headers, self.get_cookie(COOKIE))
+        shown = self.credentials()
         if shown is None:
             return
         # A browser sends both by itself, for a page of any origin (docs/decisions/020).
@@ -83,6 +83,10 @@ class WmlaHandler(EdtHandler):
             await self._by_basic(shown)
         else:
             self._by_session(shown.secret) or self._by_token(shown.secret)
+
+    def credentials(self) -> Credentials | None:
+        """Return what this request shows, None for nothing of ours."""
+        return read(self.request.headers, self.get_cookie(COOKIE))
 
     async def _by_basic(self, shown: Credentials) -> None:
         self._by_token(shown.secret)

@@ -27,26 +27,30 @@ class Credentials:
         kind: "token" (a Jupyter token or a session), "basic", or "cookie" (a session).
         secret: the token or password.
         name: of Basic, a label.
+        in_body: a program, or a person on a page, has put them there.
     """
 
     kind: str
     secret: str
     name: str = ""
+    in_body: bool = False
 
     @property
     def ambient(self) -> bool:
         """Return True for credentials that a browser may send without its user's intent."""
-        return self.kind != "token"
+        return self.kind != "token" and not self.in_body
 
 
 def read(headers: Mapping[str, str], cookie: str | None) -> Credentials | None:
     """Return the credentials in these headers, else in our cookie, None without any or with Jupyter's own only."""
-    # 2.x's notebooks send this header, dlicmd sends Bearer, and Jupyter's own clients send the scheme `token`.
-    if token := headers.get("X-Auth-Token", "").strip():
-        return Credentials("token", token)
+    # 2.x's notebooks send the first header, callers of models the second one, dlicmd sends Bearer, and Jupyter's own
+    # clients send the scheme `token`.
+    for header in ("X-Auth-Token", "X-User-Token"):
+        if token := headers.get(header, "").strip():
+            return Credentials("token", token)
     scheme, _, rest = headers.get("Authorization", "").strip().partition(" ")
     if scheme.lower() == "basic":
-        return _basic(rest.strip())
+        return basic(rest.strip())
     if scheme.lower() in ("bearer", "token") and rest.strip():
         return Credentials("token", rest.strip())
     return Credentials("cookie", cookie) if cookie else None
@@ -57,12 +61,13 @@ def from_browser(headers: Mapping[str, str]) -> bool:
     return any(name in headers for name in _BROWSERS)
 
 
-def _basic(encoded: str) -> Credentials:
+def basic(encoded: str, *, in_body: bool = False) -> Credentials:
+    """Return the credentials in base64 of user:password. InvalidRequest for any other text."""
     try:
         plain = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidRequest(
-            "The Authorization header is no Basic one.", hint="It is base64 of user:password."
+            "The Basic credentials cannot be read.", hint="They are base64 of user:password."
         ) from None
     try:
         text = plain.decode()
@@ -73,4 +78,4 @@ def _basic(encoded: str) -> Credentials:
     name, colon, password = text.partition(":")
     if not colon:
         raise InvalidRequest("The Basic credentials have no colon.", hint="They are base64 of user:password.")
-    return Credentials("basic", password, name)
+    return Credentials("basic", password, name, in_body)

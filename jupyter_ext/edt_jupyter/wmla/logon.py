@@ -10,14 +10,16 @@ from edt_jupyter.wmla.base import USER, WmlaHandler
 from edt_jupyter.wmla.credentials import COOKIE
 
 
-class _AnsweredHere(WmlaHandler):
+class AnsweredHere(WmlaHandler):
+    """Base of what opens and ends sessions."""
+
     async def forwarded(self) -> bool:
         """Never forward: this server identifies the user."""
         # Any server over the data folder can open and end a session, because all share the folder and the key
         # (docs/decisions/020).
         return False
 
-    async def _open_session(self) -> str:
+    async def open_session(self) -> str:
         """Return a token for this user, and set it as a cookie."""
         # A user with Jupyter's own cookie sent no credential to keep, so the user's name is kept.
         kind, value = self._session or (USER, self.identity_provider.user_to_cookie(self.current_user))
@@ -29,17 +31,17 @@ class _AnsweredHere(WmlaHandler):
         return token
 
 
-class LogonHandler(_AnsweredHere, path="/logon", resource="edt:cluster"):
+class LogonHandler(AnsweredHere, path="/logon", resource="edt:cluster"):
     """The logon of both generations: conductor's is below another path."""
 
     async def get(self) -> None:
         """Return a token for later requests, also as a cookie."""
         # A GET, as all clients send it. 1.2.x's notebooks read the status only and repeat Basic with every call, 2.x's
         # read the token, and one script relies on the cookie (docs/decisions/020).
-        self.reply({"accessToken": await self._open_session(), "username": self._name()})
+        self.reply({"accessToken": await self.open_session(), "username": self._name()})
 
 
-class _LogoffHandler(_AnsweredHere, path="/logoff", resource="edt:cluster"):
+class _LogoffHandler(AnsweredHere, path="/logoff", resource="edt:cluster"):
     auth_actions = {"POST": "read"}
 
     async def post(self) -> None:

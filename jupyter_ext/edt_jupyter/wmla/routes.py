@@ -12,8 +12,13 @@ from edt_jupyter.wmla import (
     algorithms,
     conductor,
     datasets,
+    edimodels,
+    exec_deployment,
     execs,
     hypersearch,
+    inference,
+    inference_models,
+    inference_runtimes,
     logon,
     models,
     scheduler,
@@ -44,31 +49,54 @@ class _NoRoute(WmlaHandler, resource="edt:cluster"):
     head = post = put = patch = delete = get
 
 
-class InferenceHandler(_NoRoute):
-    """Inference: `/dlim/v1`, and the routes for it elsewhere."""
+class NoInferenceHandler(_NoRoute):
+    """The console's predictions, which ran a script of a model once for some pictures."""
 
     def refuse(self) -> NoReturn:
         """Raise 501."""
-        raise HTTPError(501, "Inference is not in this release; download the result and serve the model elsewhere.")
+        raise HTTPError(501, "Predictions of the console are not in this release. Deploy the model, and send requests.")
+
+
+class NoStreamsHandler(_NoRoute):
+    """Streams of tasks to a model."""
+
+    def refuse(self) -> NoReturn:
+        """Raise 501."""
+        raise HTTPError(501, f"Streams are not in this release. Send requests to {INFERENCE}/inference and the model.")
 
 
 class WmlaUnknownHandler(_NoRoute):
     """Every other path."""
 
 
-_OTHERS = (about, algorithms, datasets, execs, hypersearch, models, scheduler, trainings, tunings, validations)
+_OTHERS = (
+    about,
+    algorithms,
+    datasets,
+    edimodels,
+    exec_deployment,
+    execs,
+    hypersearch,
+    models,
+    scheduler,
+    trainings,
+    tunings,
+    validations,
+)
+_INFERENCE = (inference, inference_models, inference_runtimes)
 ROUTES: list[tuple[str, type[EdtHandler]]] = [
     *routes_of(logon, below=AUTH),
     (f"{CONDUCTOR}/auth/logon", logon.LogonHandler),
     *routes_of(conductor, below=CONDUCTOR),
     *routes_of(*_OTHERS, below=DEEP_LEARNING),
+    *routes_of(*_INFERENCE, below=INFERENCE),
 ]
 # Whole families that answer 501, each a pattern below one of the roots, and then every other path.
 FAMILIES: tuple[tuple[str, type[EdtHandler]], ...] = (
-    (rf"{DEEP_LEARNING}/execs/[^/]+/deploy/?", InferenceHandler),
-    (rf"{DEEP_LEARNING}/(?:inferences|edimodels)(?:/.*)?", InferenceHandler),
-    (rf"{INFERENCE}(?:/.*)?", InferenceHandler),
-    *((rf"{root}(?:/.*)?", WmlaUnknownHandler) for root in (AUTH, CONDUCTOR, DEEP_LEARNING)),
+    (rf"{DEEP_LEARNING}/inferences(?:/.*)?", NoInferenceHandler),
+    (rf"{DEEP_LEARNING}/edimodels/[^/]+/streaming/?", NoStreamsHandler),
+    (rf"{INFERENCE}/model/[^/]+/streaming/?", NoStreamsHandler),
+    *((rf"{root}(?:/.*)?", WmlaUnknownHandler) for root in (AUTH, CONDUCTOR, DEEP_LEARNING, INFERENCE)),
 )
 
 

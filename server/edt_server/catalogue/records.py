@@ -18,6 +18,8 @@ DATASET, MODEL, TEMPLATE, WEIGHTS, ALGORITHM = "dataset", "model", "template", "
 # A version of a model, and what all versions of a name have in common.
 VERSION, VERSIONS = "version", "versions"
 DEPLOYMENT = "deployment"
+# Of clients of WMLA's inference: what they say of a model, and of a runtime for its kernels.
+INFERENCE, RUNTIME = "inference", "runtime"
 CALLED = {
     DATASET: "data set",
     MODEL: "model",
@@ -27,6 +29,8 @@ CALLED = {
     VERSION: "version",
     VERSIONS: "name of versions",
     DEPLOYMENT: "deployment",
+    INFERENCE: "model for inference",
+    RUNTIME: "runtime",
 }
 COPY, REFERENCE = "copy", "reference"
 

@@ -12,6 +12,7 @@ from tests.jupyter.wmla.test_logon import ask  # noqa: F401
 
 DLI = "/platform/rest/deeplearning/v1"
 CONDUCTOR = "/platform/rest/conductor/v1"
+_OURS = "edt:deployments"
 _TUNING = f"{DLI}/models/{{name}}/hypersearch/{{tuning}}"
 # What each operation must ask for. Written out here a second time on purpose.
 DECLARED = {
@@ -103,10 +104,45 @@ DECLARED = {
     ("POST", f"{DLI}/hypersearch/algorithm/install"): ("write", "edt:searches"),
     ("GET", f"{DLI}/hypersearch/algorithm/{{algorithm}}"): ("read", "edt:searches"),
     ("DELETE", f"{DLI}/hypersearch/algorithm/{{algorithm}}"): ("write", "edt:searches"),
+    ("POST", "/dlim/v1/auth/token"): ("read", "edt:cluster"),
+    ("POST", "/dlim/v1/auth/token/inference"): ("read", "edt:cluster"),
+    ("POST", "/dlim/v1/deployment/model"): ("write", _OURS),
+    ("POST", "/dlim/v1/deployment/model/{model}"): ("write", _OURS),
+    ("GET", "/dlim/v1/deployment/runtime"): ("read", _OURS),
+    ("POST", "/dlim/v1/deployment/runtime"): ("write", _OURS),
+    ("GET", "/dlim/v1/deployment/runtime/{runtime}"): ("read", _OURS),
+    ("PUT", "/dlim/v1/deployment/runtime/{runtime}"): ("write", _OURS),
+    ("DELETE", "/dlim/v1/deployment/runtime/{runtime}"): ("write", _OURS),
+    ("POST", "/dlim/v1/inference/{model}"): ("write", _OURS),
+    ("GET", "/dlim/v1/model"): ("read", _OURS),
+    ("POST", "/dlim/v1/model"): ("write", _OURS),
+    ("GET", "/dlim/v1/modelextension"): ("read", _OURS),
+    ("POST", f"{DLI}/execs/{{id}}/deploy"): ("write", _OURS),
+    ("GET", f"{DLI}/edimodels"): ("read", _OURS),
+    ("POST", f"{DLI}/edimodels/new"): ("write", _OURS),
+    ("POST", f"{DLI}/edimodels/{{modelname}}"): ("write", _OURS),
+    ("POST", f"{DLI}/edimodels/{{modelname}}/inference"): ("write", _OURS),
+    **{
+        (verb, path): ("read" if verb == "GET" else "write", _OURS)
+        for model in ("/dlim/v1/model/{model}", f"{DLI}/edimodels/{{modelname}}")
+        for verb, path in (
+            ("GET", model),
+            ("PUT", model),
+            ("DELETE", model),
+            ("PUT", f"{model}/operation/start"),
+            ("PUT", f"{model}/operation/stop"),
+            ("GET", f"{model}/instance"),
+            ("GET", f"{model}/appprofile"),
+            ("PUT", f"{model}/appprofile"),
+            ("GET", f"{model}/readme"),
+        )
+    },
+    ("PUT", "/dlim/v1/model/{model}/readme"): ("write", _OURS),
     # Those that have no work here ask before they say so.
-    ("DELETE", f"{DLI}/edimodels/some"): ("write", "edt:cluster"),
-    ("POST", f"{DLI}/execs/some/deploy"): ("write", "edt:cluster"),
-    ("GET", "/dlim/v1/model"): ("read", "edt:cluster"),
+    ("GET", f"{DLI}/edimodels/some/streaming"): ("read", "edt:cluster"),
+    ("GET", "/dlim/v1/model/some/streaming"): ("read", "edt:cluster"),
+    ("POST", f"{DLI}/inferences"): ("write", "edt:cluster"),
+    ("GET", "/dlim/v1/nothing"): ("read", "edt:cluster"),
     ("GET", f"{DLI}/nothing"): ("read", "edt:cluster"),
     ("PATCH", f"{DLI}/nothing"): ("write", "edt:cluster"),
 }
