@@ -175,6 +175,18 @@ def test_replicas_follow_the_load_and_a_training_gets_its_slots_back(four_slots:
     made.delete()
 
 
+def test_more_deployments_than_slots_take_turns(four_slots: Jobs, folder: Path) -> None:
+    client = four_slots.client
+    (folder / "predictor.py").write_text(SLOW)
+    version = client.register(folder, "turns")
+    made = [client.deploy(version, name=f"turn-{number}", replicas=(0, 1), max_batch=1) for number in range(6)]
+    for number in range(2 * len(made)):
+        # Each waits for a slot of another one, and none is told that there is no replica.
+        assert made[number % len(made)].predict([number]).tolist() == [number]
+    for each in made:
+        each.delete()
+
+
 SLOW = """
 import time
 

@@ -3,6 +3,7 @@
 The work that is offered is the time that the model takes for the requests of a second, those included that still wait.
 So many replicas are needed that each is busy for `TARGET` of its time. More are asked for at once, fewer only when none
 of the last `release_after` seconds needed more, and the last is given up after `idle_after` seconds without a request.
+While requests wait for a deployment that has no slot at all, others that may do without give theirs up after a second.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ TARGET = 0.7
 _SPAN = 1.0
 # A request that waits longer than this waits for a replica and not for a batch.
 _WAITS = 0.25
+# Seconds without a request after which a deployment that may have no replica lets another one have its slot.
+_YIELDS = 1.0
 
 
 @dataclass(slots=True)
@@ -34,8 +37,11 @@ class Load:
     _needs: deque[tuple[float, int]] = field(default_factory=deque)
     _called: float | None = None
 
-    def hear(self, counters: Counters, settings: DeploymentSettings, now: float) -> int:
-        """Return the replicas that are needed, from all that was counted up to `now` (seconds of any steady clock)."""
+    def hear(self, counters: Counters, settings: DeploymentSettings, now: float, *, others_wait: bool = False) -> int:
+        """Return the replicas that are needed, from all that was counted up to `now` (seconds of any steady clock).
+
+        `others_wait` says that requests wait for a deployment without a replica.
+        """
         if self._called is None or counters.queued or counters.working or self._answered(counters):
             self._called = now
         self._samples.append((now, counters))
@@ -51,8 +57,13 @@ class Load:
             self.wanted = need
         elif lasting < self.wanted and self._needs[-1][0] - self._needs[0][0] >= 0.9 * settings.release_after:
             self.wanted = lasting
+        idle = now - self._called
+        if others_wait and least == 0 and idle >= _YIELDS:
+            self.wanted = 0
+            self._needs.clear()
+            return 0
         # With a request every now and then nothing is needed most of the time, and the last replica stays.
-        floor = 0 if now - self._called >= settings.idle_after else 1
+        floor = 0 if idle >= settings.idle_after else 1
         self.wanted = min(most, max(least, floor, self.wanted))
         return self.wanted
 

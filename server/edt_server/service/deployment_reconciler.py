@@ -239,7 +239,8 @@ class DeploymentReconciler:
         if self._state is None:
             return
         load = self.loads.setdefault(revision.job, Load(max(1, record.settings.replicas[0])))
-        wanted = load.hear(self.counted(revision.job), record.settings, time.monotonic())
+        others_wait = any(each.queued and not each.replicas for each in self._state.targets.values())
+        wanted = load.hear(self.counted(revision.job), record.settings, time.monotonic(), others_wait=others_wait)
 
         def work(change: Change) -> None:
             core = change.core

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from edt_sdk.schemas.serving.deployments import DeploymentSettings
 from edt_sdk.schemas.serving.edge_file import Counters
@@ -67,6 +68,21 @@ def test_the_last_one_stays_until_nobody_has_called_for_a_while():
     assert set(play(load, edge, 0.0, 29.0, chosen)) == {1}
     assert play(load, edge, 0.0, 5.0, chosen)[-1] == 0
     assert play(load, edge, 1.0, 2.0, chosen)[-1] == 1
+
+
+def test_one_without_a_request_lets_a_waiting_one_have_its_last_slot():
+    chosen = replace(SETTINGS, replicas=(0, 4))
+    load, edge = Load(1), Edge(seconds=0.1)
+    play(load, edge, 2.0, 5.0, chosen)
+    found = [load.hear(edge.look(0.0, load.wanted), chosen, edge.now, others_wait=True) for _ in range(8)]
+    assert found[0] == 1, "it has just answered"
+    assert found[-1] == 0
+    assert play(load, edge, 2.0, 0.5, chosen)[-1] == 1, "a request brings it back"
+    # One that keeps a replica, and one that is asked, give nothing up.
+    for least, rate in ((1, 0.0), (0, 2.0)):
+        chosen, load, edge = replace(SETTINGS, replicas=(least, 4)), Load(1), Edge(seconds=0.1)
+        play(load, edge, 2.0, 5.0, chosen)
+        assert {load.hear(edge.look(rate, load.wanted), chosen, edge.now, others_wait=True) for _ in range(20)} == {1}
 
 
 def test_an_edge_that_began_anew_loses_no_replica():
