@@ -22,7 +22,7 @@ from edt_sdk.display.catalogue_view import VERSION_HEAD, lineage_rows, version_c
 from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.http.connection import Connection, save_file
 from edt_sdk.packing.sources import collect
-from edt_sdk.schemas.errors import InvalidRequest
+from edt_sdk.schemas.errors import Conflict, InvalidRequest
 from edt_sdk.schemas.fields import names_checked
 from edt_sdk.schemas.job import JobState, JobView, tags_of
 from edt_sdk.schemas.serving.versions import (
@@ -95,7 +95,12 @@ class Version:
         return self._answer("DELETE", f"/aliases/{quote(name, safe='')}")
 
     def load_into(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Load the weights into `model`, in place, and return the model. Only tensors are read, never code."""
+        """Load the weights into `model`, in place, and return the model. Only tensors are read, never code.
+
+        Raises Conflict for a version of a folder, which has no weights.
+        """
+        if not self.view.sha256:
+            raise Conflict(f"{self.id} was made of a folder: it has no weights to load.")
         # Here and not at the top: importing torch takes about a second, and most clients never need it.
         from edt_sdk.training.checkpoints import model_files
 
@@ -233,8 +238,8 @@ class VersionClient(ServerSession):
         Its job may be deleted afterwards. A version of that name with the same weights and code is returned, if any.
 
         Args:
-            job: what has trained, such as `search.best`, or the id or the name of a job. A `Path`, or a text with a
-                slash such as "./mine", is a folder with code that answers requests: a `predictor.py`, or a kernel of
+            job: what has trained, such as `search.best`, or the id or the name of a job. A `Path`, or a text such as
+                "./mine" or "mine/", is a folder with code that answers requests: a `predictor.py`, or a kernel of
                 WMLA's inference with its `model.json`.
             name: 1 to 100 letters, digits, dots, dashes and underscores.
             epoch: the weights after this epoch, from 1. By default the final ones.
@@ -248,7 +253,7 @@ class VersionClient(ServerSession):
             Unprocessable: the folder has no code that answers requests.
         """
         said: dict[str, Any] = {"name": name, "description": description, "tags": tags_of(tags), "alias": alias}
-        if isinstance(job, os.PathLike) or (isinstance(job, str) and "/" in job):
+        if isinstance(job, os.PathLike) or (isinstance(job, str) and _means_folder(job)):
             if epoch is not None:
                 raise InvalidRequest("A folder has no epochs.", hint="Leave epoch out.", field="epoch")
             files = [file for file in collect(job, script=False).files if not file.spare]
@@ -273,6 +278,11 @@ class VersionClient(ServerSession):
 
     def _version(self, answer: Any) -> Version:
         return Version(self._connection, msgspec.convert(answer, ModelVersion))
+
+
+def _means_folder(text: str) -> bool:
+    """Return whether a text is a folder's path. A job's name may have a slash too, such as "digits/1 again"."""
+    return text in (".", "..") or text.startswith(("./", "../", "/", "~")) or ("/" in text and os.path.isdir(text))
 
 
 def address(version: VersionReference) -> str:

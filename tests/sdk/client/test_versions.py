@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from edt_sdk import Client, Conflict, InvalidRequest, NotFound
+from edt_sdk import Client, Conflict, InvalidRequest, NotFound, PackageError, Unprocessable
 from edt_sdk.cli import main
 from edt_sdk.schemas.serving.versions import VersionReference
 from edt_sdk.testing import LocalServer
@@ -76,6 +76,54 @@ def test_versions_in_python(client, train, tmp_path):
         client.version("digits")
     with pytest.raises(AttributeError, match="Version has no 'colour'"):
         print(version.colour)
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A folder that answers, below the current one. What no job needs is in it too."""
+    folder = tmp_path / "work" / "mine"
+    (folder / "__pycache__").mkdir(parents=True)
+    (folder / "__pycache__" / "a.pyc").write_bytes(b"")
+    (folder / "predictor.py").write_text("class Predictor: ...")
+    monkeypatch.chdir(folder.parent)
+    return folder
+
+
+def test_a_version_of_a_folder(client, train, mine):
+    version = client.register(mine, "mine", description="by hand", tags="x", alias="best")
+    assert (version.id, version.job, version.sha256, version.tags) == ("mine/1", "", "", ("x",))
+    (mine / "__pycache__" / "b.pyc").write_bytes(b"")
+    assert [client.register(each, "mine").id for each in ("./mine", "mine/", f"{mine}/")] == ["mine/1"] * 3
+    lines = dict(line.split(None, 1) for line in version.lineage().splitlines() if line.strip())
+    assert lines["job"] == "none: it was made of a folder"
+    assert {"weights", "seed", "mode"}.isdisjoint(lines)
+    assert "a folder" in repr(client.versions("mine"))
+    assert version.example() is None
+    for refused in (version.reproduce, lambda: version.compare(train("d")), lambda: version.load_into(None)):
+        with pytest.raises(Conflict, match="mine/1 was made of a folder"):
+            refused()
+    with pytest.raises(InvalidRequest, match="no epochs"):
+        client.register("mine/", "mine", epoch=1)
+    with pytest.raises(PackageError, match="no folder or file"):
+        client.register("./ours", "ours")
+    (mine / "predictor.py").rename(mine / "train.py")
+    with pytest.raises(Unprocessable, match="no code that could answer"):
+        client.register(mine, "mine")
+
+
+def test_the_name_of_a_job_may_have_a_slash(client, train):
+    again = client.register(train("e"), "slashed").reproduce()
+    again.wait(300, progress=False)
+    assert again.job.name == "slashed/1 again"
+    assert client.register("slashed/1 again", "slashed").id == "slashed/1"
+
+
+def test_a_folder_at_a_shell(client, edt, mine, monkeypatch):
+    assert edt("register", "./mine", "shell", "--alias", "best")[:2] == (0, "shell/1\n")
+    monkeypatch.chdir(mine)
+    assert edt("register", ".", "shell")[:2] == (0, "shell/1\n")
+    assert "made of a folder" in edt("show", "shell@best")[1]
+    assert "made of a folder" in edt("reproduce", "shell")[2]
 
 
 def test_versions_at_a_shell(client, train, edt, tmp_path):
