@@ -273,7 +273,8 @@ class Versions:
 
     async def weights(self, user: str, wanted: VersionReference) -> tuple[Path, str]:
         """Return the file of its weights, and its name with its number. Conflict for changed weights, or none."""
-        row = await self._trained(user, wanted)
+        row = await self._checked(user, wanted)
+        _training_of(row)
         return self._shelf.places(row).weights, row.name
 
     async def servable(self, user: str, wanted: VersionReference) -> ServableVersion:
@@ -292,8 +293,8 @@ class Versions:
 
     async def reproduce(self, user: str, wanted: VersionReference) -> JobView:
         """Train a version again: the same code, settings and beginning, as a new job. Conflict for one of a folder."""
-        row = await self._trained(user, wanted)
-        record, places = _record(row), self._shelf.places(row)
+        row = await self._checked(user, wanted)
+        record, places = _training_of(row), self._shelf.places(row)
         start = places.folder / record.start if record.start else None
         stored = Stored(record.job, record.spec, places.code, start, record.config)
         spec = stored.changed({"name": f"{row.name} again", "threads_per_slot": record.threads_per_slot})
@@ -303,8 +304,7 @@ class Versions:
 
     async def compare(self, user: str, wanted: VersionReference, job: str) -> VersionComparison:
         """Return whether a job has trained the same weights, and what differs between the trainings."""
-        row = await self._trained(user, wanted)
-        record = _record(row)
+        record = _training_of(await self._row(user, wanted))
         other = await self._service.mine(user, job)
         stored, paths = await self._service.stored(user, job), self._service.paths(other)
 
@@ -354,13 +354,6 @@ class Versions:
                 f"{wanted_sha[:16]}, by SHA-256.",
                 hint="Register the job again, or restore the file from a backup.",
             )
-        return row
-
-    async def _trained(self, user: str, wanted: VersionReference) -> CatalogueRow:
-        """Return the row of a version that was trained, and whose weights are what they were. Conflict for others."""
-        row = await self._checked(user, wanted)
-        if not _record(row).sha256:
-            raise Conflict(f"{row.name} was made of a folder: it has no weights, and was never trained.")
         return row
 
     async def _known(self, user: str, name: str, shas: tuple[str, str]) -> int | None:
@@ -559,6 +552,14 @@ def _software(payload: Path) -> dict[str, str]:
 
 def _record(row: CatalogueRow) -> VersionRecord:
     return msgspec.convert(row.data, VersionRecord)
+
+
+def _training_of(row: CatalogueRow) -> VersionRecord:
+    """Return the record of a version that was trained. Conflict for one of a folder."""
+    record = _record(row)
+    if not record.sha256:
+        raise Conflict(f"{row.name} was made of a folder: it has no weights, and was never trained.")
+    return record
 
 
 def _names_record(row: CatalogueRow) -> VersionsRecord:
