@@ -46,6 +46,8 @@ class Expected:
 
     def fit(self, call: InferenceCall) -> Fitted:
         """Return the inputs of a request as the model takes them. BadRequest with a sentence where they do not fit."""
+        if call.raw and isinstance(call.inputs[UNNAMED][0], str):
+            raise BadRequest("this version takes arrays, not a text: ask for /predict, which reads them from JSON")
         if call.raw:
             raise BadRequest("this version takes arrays: send application/json or application/x-npy", status=415)
         if self.signature is None:

@@ -164,6 +164,12 @@ SIMPLE = {
         request(b"\x93NUMPY\x01\x00", content_type="application/x-npy"),
         "the body is no file of numpy's format .npy",
     ),
+    "a text as it is": (
+        ONE,
+        request(b'{"inputs": [[1, 2, 3, 4]]}', "verbatim"),
+        "this version takes arrays, not a text",
+    ),
+    "no text as it is": (ONE, request(b"\xff", "verbatim"), "the body is no text in UTF-8"),
     "no instances": (ONE, request({}, "invocations"), 'the body has none of "inputs", "instances" and "dataframe_spl'),
     "an empty list of instances": (ONE, request({"instances": []}, "invocations"), '"instances" is no list of rows'),
     "instances of other names": (
@@ -233,7 +239,7 @@ EDITS = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 9), st.sampled_f
     st.sampled_from([ONE, TWO, IMAGE]),
     st.sampled_from(BODIES),
     EDITS,
-    st.sampled_from(["v2", "simple", "invocations"]),
+    st.sampled_from(["v2", "simple", "invocations", "verbatim"]),
 )
 def test_no_body_is_an_error_of_the_model(batches: Any, sample: Any, edits: Any, form: str) -> None:
     """Each edit puts some bytes in place of others."""

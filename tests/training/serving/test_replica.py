@@ -238,10 +238,15 @@ def test_a_predictor_answers_until_it_is_drained(deployment: Any, edges: Any) ->
     at.start_replica()
     at.expect("w0", wire.WorkerReady)
     assert edge.accept().most == 8
-    texts, image = edge.ask(request({"inputs": ["a", "b"]}), request(b"\x89PNG", content_type="image/png"))
+    texts, image, text = edge.ask(
+        request({"inputs": ["a", "b"]}),
+        request(b"\x89PNG", content_type="image/png"),
+        request(b'["a"]', "verbatim", "text/csv"),
+    )
     known = ["code", {}, "weights.pth"]
     assert texts.json == {"outputs": [[*known, "a"], [*known, "b"]], "version": 3}
     assert image.json == {"outputs": [*known, "b'\\x89PNG'"], "version": 3}
+    assert text.json == [*known, '["a"]'], "one row, whatever the text looks like"
     at.drain()
     assert edge.ended
     assert at.exit_code("w0") == 0, at.text
