@@ -19,12 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-import msgspec
 import torch
 from torch import nn
 
 from edt_sdk.schemas.errors import EdtError, Unprocessable
-from edt_sdk.schemas.registered import DESCRIPTION, Runtime, Serves
+from edt_sdk.schemas.registered import Runtime, Serves
 from edt_sdk.schemas.serving.replica_channel import Answers, ReplicaReady, ScoringRequest, Signature
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Drain, Failed, WorkerHello, WorkerReady
@@ -71,12 +70,12 @@ class ReplicaProcess:
         threading.Thread(target=self._await_drain, name="edt-drain", daemon=True).start()
         try:
             self._check_weights()
-            code = self._job.paths.code_dir(self._job.code_dir)
             if self._serves.runtime is Runtime.PREDICTOR:
+                code = self._job.paths.code_dir(self._job.code_dir)
                 model_dir = self._weights.parent if self._serves.sha256 else code
                 self._serve(PackagePredictor.load(code, model_dir, self._serves.max_batch), None)
             if self._serves.runtime is Runtime.KERNEL:
-                self._run_kernel(code)
+                self._run_kernel()
             self._run_script()
         except (Exception, SystemExit) as error:  # the package's code may raise anything
             self._fail(error)
@@ -96,26 +95,25 @@ class ReplicaProcess:
                 hint="Register the version again, and deploy that.",
             )
 
-    def _run_kernel(self, code: Path) -> NoReturn:
-        """Run the program that the package's description names. It serves in its `run`, which does not return."""
-        described = msgspec.json.decode((code / DESCRIPTION).read_bytes(), type=task_program.Description)
-        os.environ.update({str(each["name"]): str(each.get("value", "")) for each in described.mk_environments})
+    def _run_kernel(self) -> NoReturn:
+        """Run the package's program. It serves in its `run`, which does not return."""
         most = self._serves.max_batch
         task_program.begin(lambda handler: self._serve(TaskProgram(handler, most), None))
-        driver.run_script(msgspec.structs.replace(self._job, main=described.kernel_path, args=()))
-        raise Unprocessable(
-            f"{described.kernel_path} ended without serving.", hint="Its last line is to be Kernel().run()."
-        )
+        self._run_main()
+        raise Unprocessable(f"{self._job.main} ended without serving.", hint="Its last line is to be Kernel().run().")
 
-    def _run_script(self) -> NoReturn:
-        own = session.Session(self._job, self._link, path=tuple(sys.path), takes_over=self._serve_model)
-        session.begin(own)
+    def _run_main(self) -> None:
         try:
             driver.run_script(self._job)
         except SystemExit as ended:
             # A script that ends with exit(0) is a script that ends.
             if ended.code not in (None, 0):
                 raise
+
+    def _run_script(self) -> NoReturn:
+        own = session.Session(self._job, self._link, path=tuple(sys.path), takes_over=self._serve_model)
+        session.begin(own)
+        self._run_main()
         raise Unprocessable(
             f"{self._job.main} ended after {own.calls} train() calls, so there is no model to serve: the weights of "
             f"{self._serves.version} are from call {self._serves.calls}.",

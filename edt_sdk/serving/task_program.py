@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-import msgspec
 import numpy as np
 
 from edt_sdk.schemas.errors import Unprocessable
@@ -27,18 +26,6 @@ class TextHandler(Protocol):
 
     def close(self) -> None:
         """End, before the process does."""
-
-
-class Description(msgspec.Struct):
-    """What a replica reads of the description of a program.
-
-    Attributes:
-        kernel_path: the program, relative to the package.
-        mk_environments: environment variables, each with `name` and `value`.
-    """
-
-    kernel_path: str
-    mk_environments: list[dict[str, Any]] = []
 
 
 Serving = Callable[[TextHandler], NoReturn]

@@ -9,6 +9,7 @@ import sys
 import pytest
 import requests
 
+from edt_sdk import Unprocessable
 from edt_sdk.testing import LocalServer
 
 PACKAGES = {"edt_sdk": "edt_sdk", "edt_server": "server/edt_server", "edt_jupyter": "jupyter_ext/edt_jupyter"}
@@ -86,6 +87,13 @@ def test_the_server_answers_its_own_routes_and_none_of_wmlas(server):
     assert requests.get(f"{server.url}edt/api/", headers=headers, timeout=30).json()["name"] == "jupyter-edt"
     answer = requests.get(f"{server.url}platform/rest/deeplearning/v1/conf", headers=headers, timeout=30)
     assert answer.status_code == 404
+
+
+def test_a_kernel_is_refused_as_its_modules_are_not_there(server, tmp_path):
+    (tmp_path / "k.py").write_text("from redhareapi import Kernel\n")
+    (tmp_path / "model.json").write_text('{"kernel_path": "k.py"}')
+    with pytest.raises(Unprocessable, match="built without WMLA's modules"):
+        server.client().register(tmp_path, "k")
 
 
 def test_an_elastic_job_trains_there(server, site, tmp_path):

@@ -7,11 +7,11 @@ walks it by `next()` is called once for all of them, any other kernel once for e
 from __future__ import annotations
 
 import json
-import os
 import sys
 import uuid
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from edt_sdk.schemas.registered import DESCRIPTION
@@ -37,13 +37,13 @@ class KernelContext:
 
     def get_model_description(self) -> str:
         """Return model.json as JSON, with absolute paths."""
-        folder = os.getcwd()
-        with open(DESCRIPTION, encoding="utf-8") as file:
-            described = json.load(file)
+        # Not the current folder, which the kernel may have left.
+        folder = Path() if self._job is None else self._job.paths.code_dir(self._job.code_dir)
+        described = json.loads((folder / DESCRIPTION).read_bytes())
         for field in ("model_path", "weight_path"):
             path = described.get(field)
             if isinstance(path, str) and path not in _NO_PATHS:
-                described[field] = os.path.normpath(os.path.join(folder, path))
+                described[field] = str((folder / path).resolve())
         return json.dumps(described)
 
 

@@ -5,4 +5,4 @@ Never: HTTP or scheduling.
 Read first: `catalogue.py` (the verbs), then `shelf.py` (a row and its files, changed together).
 """
 
-__all__ = ["catalogue", "intake", "places", "records", "shelf", "training"]
+__all__ = ["answering", "catalogue", "intake", "places", "records", "shelf", "training"]

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 import io
-import json
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -21,10 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import numpy as np
 
-from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
+from edt_sdk.schemas.errors import Conflict, NotFound
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobView
-from edt_sdk.schemas.registered import DESCRIPTION, PREDICTOR
 from edt_sdk.schemas.serving.examples import SIGNATURE_FILE, Examples
 from edt_sdk.schemas.serving.versions import (
     NEWEST,
@@ -38,6 +36,7 @@ from edt_sdk.schemas.serving.versions import (
 )
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import is_regular, open_regular
+from edt_server.catalogue.answering import answering_program
 from edt_server.catalogue.places import Places
 from edt_server.catalogue.records import VERSION, VERSIONS
 from edt_server.catalogue.shelf import Shelf
@@ -164,14 +163,15 @@ class Versions:
         return await self._added(user, new, ("", code_sha), fill)
 
     def _checked_folder(self, name: str, package: Path) -> Stored:
-        """Return a package as that of a job which it could be. Blocks."""
+        """Return a package as that of the job which answers by it. Blocks."""
         settings = self._service.settings
         with tempfile.TemporaryDirectory(dir=package.parent) as folder:
             tried = Path(folder, "tried")
             most = {"max_files": settings.max_package_files, "max_bytes": settings.max_package_bytes}
             unpack(package, tried, main="", code_dir="", **most)
-            main = _program_of(tried)
-        spec = JobSpec(name=name, main=main, max_workers=1, framework=Framework.PYTORCH.value)
+            program = answering_program(tried)
+        framework = Framework.PYTORCH.value
+        spec = JobSpec(name=name, main=program.main, env=program.env, max_workers=1, framework=framework).check()
         return Stored("", spec, package, None, None)
 
     async def _added(
@@ -447,25 +447,6 @@ class Versions:
             trouble=trouble,
             **{field: getattr(record, field) for field in same},
         )
-
-
-def _program_of(folder: Path) -> str:
-    """Return the file of a folder that answers requests. Unprocessable where there is none. Blocks."""
-    if (folder / PREDICTOR).is_file():
-        return PREDICTOR
-    try:
-        kernel = json.loads((folder / DESCRIPTION).read_bytes())["kernel_path"]
-        found = (folder / kernel).resolve()
-    except FileNotFoundError:
-        raise Unprocessable(
-            "The folder has no code that could answer requests.",
-            hint=f"Put a {PREDICTOR} with a class Predictor into it, or WMLA's {DESCRIPTION} with a kernel.",
-        ) from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Unprocessable(f"{DESCRIPTION} is not JSON with a kernel_path.", field="kernel_path") from None
-    if not found.is_relative_to(folder.resolve()) or not found.is_file():
-        raise Unprocessable(f"The folder has no file {kernel}.", hint=f"{DESCRIPTION} names it.", field="kernel_path")
-    return str(kernel).removeprefix("./")
 
 
 # What the bits of a training depend on, as far as it is known.

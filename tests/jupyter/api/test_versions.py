@@ -208,8 +208,9 @@ async def test_a_folder_with_code_that_answers_is_a_version_without_a_training(f
     assert zipfile.ZipFile(io.BytesIO(archive.body)).namelist() == ["code.tar.gz"]
     assert (await call("GET", "versions/mine/1/example")).json == {"inputs": None}
     assert (await call("POST", "versions/mine/1/reproduce", body=b"")).status == 409
-    kernel = {"k.py": b"", "model.json": b'{"kernel_path": "./k.py"}'}
-    assert (await folder(kernel, name="kernel")).json["main"] == "k.py"
+    assert "made of a folder" in (await call("GET", "versions/mine/1/comparison?job=any")).json["message"]
+    kernel = {"src/k.py": b"", "model.json": b'{"kernel_path": "./src/k.py", "mk_environments": null}'}
+    assert (await folder(kernel, name="kernel")).json["main"] == "src/k.py"
 
 
 @pytest.mark.parametrize(
@@ -217,16 +218,25 @@ async def test_a_folder_with_code_that_answers_is_a_version_without_a_training(f
     [
         ({"train.py": b""}, "no code that could answer"),
         ({"model.json": b"{"}, "not JSON"),
-        ({"model.json": b"[]"}, "not JSON"),
-        ({"model.json": b'{"kernel_path": 3}'}, "not JSON"),
-        ({"model.json": b'{"kernel_path": "k.py"}'}, "no file k.py"),
-        ({"model.json": b'{"kernel_path": "../../etc/passwd"}'}, "no file"),
-        ({"model.json": b'{"kernel_path": "/etc/passwd"}'}, "no file"),
+        ({"model.json": b"[" * 10_000}, "not JSON"),
+        ({"model.json": b" " * (1 << 20) + b"{}"}, "more than 1,048,576 bytes"),
+        ({"model.json/k.py": b""}, "no code that could answer"),
+        ({"model.json": b"[]"}, "cannot be used: Expected `object`"),
+        ({"model.json": b'{"kernel_path": 3}'}, "Expected `str`, got `int` - at `$.kernel_path`"),
+        ({"model.json": b'{"kernel_path": "k.py"}'}, "no file 'k.py'"),
+        ({"model.json": b'{"kernel_path": ""}'}, "no file ''"),
+        ({"model.json": b'{"kernel_path": "src"}', "src/k.py": b""}, "no file 'src'"),
+        ({"model.json": b'{"kernel_path": "%s"}' % (b"k" * 5000)}, "no file 'kkk"),
+        ({"model.json": b'{"kernel_path": "../../etc/passwd"}'}, "must be a path inside the folder"),
+        ({"model.json": b'{"kernel_path": "/etc/passwd"}'}, "must be a path inside the folder"),
+        ({"model.json": b'{"kernel_path": "a\\u0000.py"}'}, "must be a path inside the folder"),
+        ({"k.py": b"", "model.json": b'{"kernel_path": "k.py", "mk_environments": [{"value": 1}]}'}, "field `name`"),
+        ({"k.py": b"", "model.json": b'{"kernel_path": "k.py", "mk_environments": [{"name": "a=b"}]}'}, "'a=b'"),
     ],
 )
 async def test_a_folder_that_cannot_answer(folder, call, files, said):
     answer = await folder(files)
-    assert answer.status == 422
+    assert answer.status in (400, 422)
     assert said in answer.json["message"]
     assert (await call("GET", "versions")).json == {"versions": []}
 
