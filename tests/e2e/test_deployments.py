@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -280,6 +281,66 @@ def test_what_cannot_be_served_says_why(four_slots: Jobs, folder: Path) -> None:
     until(lambda: job.refresh().state.final, limit=60)
     with pytest.raises(JobFailed, match="stopped"):
         made.wait_ready(10)
+    made.delete()
+
+
+WORDS = """
+class Predictor:
+    def __init__(self, model_dir, params):
+        self.word = open(model_dir + "/word.txt").read()
+
+    def predict(self, inputs):
+        return [self.word + str(each) for each in inputs]
+"""
+
+
+def test_a_folder_answers_a_newer_one_takes_over_and_back(four_slots: Jobs, folder: Path) -> None:
+    client = four_slots.client
+    (folder / "predictor.py").write_text(WORDS)
+    for word in ("one ", "two "):
+        (folder / "word.txt").write_text(word)
+        client.register(folder, "words")
+    made = client.deploy("words/1").wait_ready(300)
+    assert made.predict(["a", "b"]) == ["one a", "one b"]
+    with pytest.raises(Conflict, match="served"):
+        client.version("words/1").delete()
+    made.update(2)
+    until(lambda: made.predict(["a"]) == ["two a"], limit=300)
+    made.rollback()
+    until(lambda: made.predict(["a"]) == ["one a"], limit=300)
+    assert [each.version for each in made.refresh().view.revisions] == ["words/1", "words/2", "words/1"]
+    made.delete()
+
+
+KERNEL = """
+import os
+from redhareapi import Kernel
+
+class K(Kernel):
+    def on_task_invoke(self, task_context):
+        said = os.environ["WORD"], task_context.get_input_data(), os.environ["CUDA_VISIBLE_DEVICES"]
+        task_context.set_output_data("%s %s on [%s]" % said)
+
+if __name__ == "__main__":
+    K().run()
+"""
+
+
+def test_a_kernel_of_a_folder_is_asked_with_one_text(four_slots: Jobs, folder: Path) -> None:
+    client = four_slots.client
+    (folder / "kernel.py").write_text(KERNEL)
+    # The second belongs to the slot, whatever a package says.
+    variables = [{"name": "WORD", "value": "hello"}, {"name": "CUDA_VISIBLE_DEVICES", "value": "7"}]
+    (folder / "model.json").write_text(json.dumps({"kernel_path": "kernel.py", "mk_environments": variables}))
+    made = client.deploy(client.register(folder, "echo")).wait_ready(300)
+    assert made.predict({"a": 1}) == 'hello {"a": 1} on []'
+    place = made.url.replace("/predict/", "/dlim/v1/inference/")
+    key = made.create_key("shop")
+    assert requests.post(place, data="words").status_code == 401
+    for header in ({"Authorization": f"Bearer {key}"}, {"X-Auth-Token": key}, {"X-User-Token": key}):
+        answer = requests.post(place, data="[words", headers={**header, "Content-Type": "text/csv"})
+        assert (answer.status_code, answer.text) == (200, "hello [words on []")
+        assert answer.headers["Content-Type"].startswith("text/plain")
     made.delete()
 
 
