@@ -327,12 +327,8 @@ class Kept:
 
     def inference(self, method: str) -> dict[str, object]:
         """Arguments for those who let kernels answer: there is a stopped model, a runtime, and no other model."""
-        root, auth = f"{self.server.url}/dlim/v1", self.server.basic
-        for model in requests.get(f"{root}/model", auth=auth, verify=False).json():
-            requests.put(f"{root}/model/{model['name']}/operation/stop", auth=auth, verify=False)
-            assert requests.delete(f"{root}/model/{model['name']}", auth=auth, verify=False).ok
-        runtime = {"type": "some", "launcher": "python"}
-        requests.delete(f"{root}/deployment/runtime/some", auth=auth, verify=False)
+        root, auth, runtime = f"{self.server.url}/dlim/v1", self.server.basic, {"type": "some", "launcher": "python"}
+        self.no_inference()
         if method != "new_runtime":
             assert requests.post(f"{root}/deployment/runtime", json=runtime, auth=auth, verify=False).ok
         if method not in ("deploy_model", "new_model", "new_edi_model"):
@@ -352,6 +348,13 @@ class Kept:
             "update_model_readme": {"readme": "some"},
             "new_edi_model": {"edi_py": "main.py", "weight_path": "N/A", "runtime": "python"},
         }.get(method, {})
+
+    def no_inference(self) -> None:
+        """Remove the model and the runtime, if they are there."""
+        root, auth = f"{self.server.url}/dlim/v1", self.server.basic
+        for path in ("model/some/operation/stop", "model/some", "deployment/runtime/some"):
+            verb = "PUT" if path.endswith("stop") else "DELETE"
+            requests.request(verb, f"{root}/{path}", auth=auth, verify=False)
 
     def validations(self) -> dict[str, dict[str, object]]:
         """Arguments for those who validate; there is one to stop or delete."""
@@ -407,6 +410,7 @@ class Kept:
 
     def close(self) -> None:
         """Forget them, and end their trainings."""
+        self.no_inference()
         sdk(self.server).delete_all_hpo()
         sdk(self.server).delete_one_hpoalgorithm("Kept")
         for model in self.client.models():

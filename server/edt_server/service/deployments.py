@@ -95,6 +95,8 @@ class Deployments:
                 with contextlib.suppress(StoreError):
                     await self._shelf.remove(row)
                 raise
+        # So that a request that follows waits for a replica, and is not told that there is no such deployment.
+        await self.reconciler.followed()
         return await self.deployment(user, name)
 
     async def deployments(self, user: str, space: str | None = None) -> list[DeploymentView]:
@@ -204,6 +206,7 @@ class Deployments:
             if record.active:
                 await self.reconciler.update(row, lambda there: there.stopped("It could not be served."))
             await self._begin(user, row, last.again, version, again=last.number)
+        await self.reconciler.followed()
         return await self.deployment(user, name)
 
     async def delete(self, user: str, name: str) -> None:

@@ -208,7 +208,9 @@ async def test_a_folder_with_code_that_answers_is_a_version_without_a_training(f
     assert zipfile.ZipFile(io.BytesIO(archive.body)).namelist() == ["code.tar.gz"]
     assert (await call("GET", "versions/mine/1/example")).json == {"inputs": None}
     assert (await call("POST", "versions/mine/1/reproduce", body=b"")).status == 409
-    assert "made of a folder" in (await call("GET", "versions/mine/1/comparison?job=any")).json["message"]
+    assert (
+        "made of a folder" in (await call("GET", "versions/mine/1/comparison", params={"job": "any"})).json["message"]
+    )
     kernel = {"src/k.py": b"", "model.json": b'{"kernel_path": "./src/k.py", "mk_environments": null}'}
     assert (await folder(kernel, name="kernel")).json["main"] == "src/k.py"
 
@@ -218,7 +220,7 @@ async def test_a_folder_with_code_that_answers_is_a_version_without_a_training(f
     [
         ({"train.py": b""}, "no code that could answer"),
         ({"model.json": b"{"}, "not JSON"),
-        ({"model.json": b"[" * 10_000}, "not JSON"),
+        ({"model.json": b"[" * 10_000}, "cannot be used"),
         ({"model.json": b" " * (1 << 20) + b"{}"}, "more than 1,048,576 bytes"),
         ({"model.json/k.py": b""}, "no code that could answer"),
         ({"model.json": b"[]"}, "cannot be used: Expected `object`"),

@@ -129,8 +129,8 @@ def test_a_folder_at_a_shell(client, edt, mine, monkeypatch):
 def test_versions_at_a_shell(client, train, edt, tmp_path):
     job = train("b")
     assert edt("register", job.id, "net", "--description", "second", "--alias", "best")[:2] == (0, "net/1\n")
-    assert edt("list")[1].splitlines()[1].split()[:2] == ["net/1", "best"]
-    assert json.loads(edt("list", "-o", "json")[1])["versions"][0]["description"] == "second"
+    assert edt("list", "net")[1].splitlines()[1].split()[:2] == ["net/1", "best"]
+    assert json.loads(edt("list", "net", "-o", "json")[1])["versions"][0]["description"] == "second"
     assert "SHA-256" in edt("show", "net@best")[1]
     assert edt("alias", "net", "champion")[1] == "net/1\n"
     assert edt("alias", "net", "best", "--remove")[0] == 0
