@@ -55,9 +55,15 @@ def deployed(client: Client, version: Version, name: str, **settings: Any) -> It
     try:
         yield made
     finally:
+        job = made.job
         made.delete()
         # Its slots are wanted by what is measured next.
-        wait_for(lambda: not any(job.view.slots for job in client.jobs()), "free slots", START_LIMIT, 0.1)
+        wait_for(lambda: job.refresh().state.final, "free slots", START_LIMIT, 0.1)
+
+
+def free(client: Client) -> bool:
+    """Return whether no job has a slot."""
+    return not any(slot["job"] for slot in client.cluster()["slots"])
 
 
 def side(made: Deployment, version: Version) -> Side:
@@ -164,7 +170,7 @@ def starts(client: Client, version: Version, rounds: int) -> dict[str, float]:
         over.set()
         load.join()
         made.delete()
-        wait_for(lambda: not any(job.view.slots for job in client.jobs()), "free slots", START_LIMIT, 0.1)
+        wait_for(lambda: free(client), "free slots", START_LIMIT, 0.1)
     return {
         "deploy to the first answer": statistics.median(first),
         "zero to the first answer": statistics.median(zero),
