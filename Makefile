@@ -12,7 +12,7 @@ SHELL := bash
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-BENCHMARKS := scaling throughput rescale failure first_step scheduler decision take_over server_load pictures monitors self_check isolation search_core serving serving_models
+BENCHMARKS := scaling throughput rescale failure first_step scheduler decision take_over server_load pictures monitors self_check isolation search_core serving
 # What people call, and what that gives them.
 REFERENCE := edt_sdk edt_sdk.display.readings edt_sdk.display.log_text edt_sdk.display.cluster_view edt_sdk.display.picture edt_sdk.client.plan edt_sdk.schemas.job \
   edt_sdk.schemas.plan edt_sdk.schemas.events edt_sdk.testing edt_server.core
