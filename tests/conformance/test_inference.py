@@ -167,6 +167,23 @@ def test_a_web_page_and_curl_and_a_kernel_of_the_first_samples(http: WmlaServer)
     removed(client, "old")
 
 
+def test_a_task_that_fails_says_why_to_the_letter(http: WmlaServer):
+    client = edi(http)
+    client.deploy_model(
+        body=io.BytesIO(archive("raises", OLD.replace("self.count += 1", "raise ValueError('50% of %s')")))
+    )
+    assert "envs" in refused(client.update_model_profile, "raises", {"kernel": {"envs": [{"value": "no name"}]}})
+    started(client, "raises")
+    with pytest.raises(ApiException) as wrong:
+        client.run_inference("raises", {})
+    assert wrong.value.http_response.text == "Error 500: ValueError: 50% of %s\n"
+    client.stop_model_inference("raises")
+    # Its slots are those of the group that it was started in.
+    client.update_model_profile("raises", {"resource_allocation": {"kernel": {"consumer": "sample-project/wmla-sig"}}})
+    assert "Delete it, and deploy it again" in refused(client.start_model_inference, "raises")
+    client.delete_model("raises")
+
+
 def test_a_task_without_an_answer_is_an_error_at_once(http: WmlaServer):
     client = edi(http)
     client.deploy_model(body=io.BytesIO(archive("silent", SILENT)))
@@ -221,6 +238,7 @@ def test_an_exec_is_deployed_with_a_kernel_of_its_code(http: WmlaServer):
         ({"weight_path": "/etc/passwd"}, "outside of the server's data folder"),
         ({"weight_path": "none.pth"}, "There is no none.pth"),
         ({"attributes": "many"}, "attributes"),
+        ({"attributes": 5}, "attributes"),
         ({"mk_environments": [{"key": "a"}]}, "mk_environments"),
     ],
 )

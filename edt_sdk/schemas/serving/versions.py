@@ -23,36 +23,6 @@ Description = Annotated[str, Meta(extra_json_schema={"maxLength": _LONGEST_TEXT}
 Epoch = Annotated[int, Meta(extra_json_schema={"minimum": 1}, extra={"metavar": "N"})]
 
 
-class NewVersion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A version to be made of a job's weights.
-
-    Attributes:
-        job: id of the job that trained them.
-        name: 1 to 100 letters, digits, dots, dashes and underscores.
-        epoch: the weights after this epoch, from 1 (default: the final ones).
-        description: text for people, at most 10,000 characters.
-        tags: words to find it by, at most 20, separated by commas.
-        alias: a name that means this version from now on.
-    """
-
-    job: JobId
-    name: CatalogueName
-    epoch: Epoch | None = None
-    description: Description = ""
-    tags: Tags = ()
-    alias: Annotated[str, Meta(extra={"metavar": "NAME"})] = ""
-
-    def check(self) -> Self:
-        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
-        check_name(self.name, "version")
-        if self.alias:
-            check_alias(self.alias)
-        if self.epoch is not None and self.epoch < 1:
-            raise Unprocessable(f"The first epoch is 1, not {self.epoch}.", field="epoch")
-        _check_words(self.description, self.tags)
-        return self
-
-
 class NewFolderVersion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A version to be made of a folder with code that answers requests, without a training.
 
@@ -75,6 +45,24 @@ class NewFolderVersion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             check_alias(self.alias)
         _check_words(self.description, self.tags)
         return self
+
+
+class NewVersion(NewFolderVersion, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A version to be made of a job's weights.
+
+    Attributes:
+        job: id of the job that trained them.
+        epoch: the weights after this epoch, from 1 (default: the final ones).
+    """
+
+    job: JobId
+    epoch: Epoch | None = None
+
+    def check(self) -> Self:
+        """Return self, or raise InvalidRequest or Unprocessable naming the field."""
+        if self.epoch is not None and self.epoch < 1:
+            raise Unprocessable(f"The first epoch is 1, not {self.epoch}.", field="epoch")
+        return super().check()
 
 
 class VersionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

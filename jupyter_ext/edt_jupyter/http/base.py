@@ -366,8 +366,8 @@ def error_body(status: int, error: BaseException | None) -> dict[str, Any]:
     if isinstance(error, EdtError):
         return error.to_json()
     message = error.log_message if isinstance(error, HTTPError) else None
-    if isinstance(error, HTTPError) and message and error.args:
-        message = message % error.args
+    if isinstance(error, HTTPError) and message:
+        message = message % error.args  # also without any: tornado has doubled every % then
     if message is None:
         message = "The server made a mistake." if status >= 500 else f"{responses.get(status, 'Refused')}."
     hint = "The server's log says more." if status >= 500 else _HINTS.get(status, "")

@@ -35,7 +35,7 @@ class InferenceCallHandler(InferenceHandler, path="/inference/{model}", resource
         """Return what the kernel has set, as it is."""
         answer = await ask_edge(self.service, self.user, name, f"/dlim/v1/inference/{name}", self.request)
         if answer.code >= 400:
-            raise HTTPError(answer.code, sentence(answer).replace("%", "%%"))
+            raise HTTPError(answer.code, sentence(answer))
         self.finish(answer.body, set_content_type=answer.headers.get("Content-Type", "application/json"))
 
 

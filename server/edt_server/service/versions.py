@@ -177,7 +177,7 @@ class Versions:
     async def _added(
         self,
         user: str,
-        new: NewVersion | NewFolderVersion,
+        new: NewFolderVersion,
         shas: tuple[str, str],
         fill: Callable[[Places], VersionRecord],
     ) -> tuple[ModelVersion, bool]:

@@ -23,7 +23,7 @@ from edt_server.files import unpack
 from edt_server.settings import Settings
 from edt_server.store import CatalogueRow
 from edt_server.wmla.archive import Part, pack
-from edt_server.wmla.inference.runtimes import PYTHON, SCHEMA, RuntimeRecord, pair
+from edt_server.wmla.inference.runtimes import PYTHON, SCHEMA, RuntimeRecord, checked_pairs
 
 NO_WEIGHTS = ("", "N/A")
 # Of a description, with what a client that leaves a field out gets.
@@ -67,7 +67,7 @@ def description(fields: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(found[field], str):
             raise InvalidRequest(f"{field} is a text, not {found[field]!r:.60}.", field=field)
     for field, key in _PAIRS.items():
-        found[field] = [pair(each, field, key) for each in fields.get(field) or ()]
+        found[field] = checked_pairs(fields.get(field), field, key)
     return found
 
 

@@ -242,8 +242,14 @@ class InferenceModels:
         version, _ = await service.versions.register_folder(user, NewFolderVersion(name=name, description=said), code)
         groups = [group.name for group in service.sharing.plan.leaves()]
         wanted = deployment(version.id, profile, slots=service.capacity, groups=groups)
-        if await self._view(user, name) is None:
+        view = await self._view(user, name)
+        if view is None:
             await service.deployments.deploy(user, wanted)
+        elif service.sharing.plan.group(wanted.instance_group).name != view.instance_group:
+            raise Conflict(
+                f"{name} was started in the instance group {view.instance_group}, and its profile names another one.",
+                hint="Delete it, and deploy it again with that profile.",
+            )
         else:
             changes = DeploymentPatch(replicas=wanted.replicas, release_after=wanted.release_after)
             await service.deployments.change(user, name, changes)

@@ -9,7 +9,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.serving.deployments import NewDeployment
 from edt_server.store import CatalogueRow
 from edt_server.wmla.inference.descriptions import InferenceRecord
-from edt_server.wmla.inference.runtimes import SCHEMA
+from edt_server.wmla.inference.runtimes import SCHEMA, checked_pairs
 
 _RESOURCES = "ncpus=0.5,ncpus_limit=2,mem=1024,mem_limit=4096"
 # "kernel_max" -1 is as many as there are slots. What has no meaning here is kept and given back.
@@ -61,7 +61,9 @@ def changed_profile(before: Mapping[str, Any], given: Mapping[str, Any]) -> dict
     """Return what a record keeps of a profile after a change. InvalidRequest where it cannot be used."""
     known = {name: value for name, value in given.items() if name in _PROFILE}
     after = _merged(before, known)
-    policy = _merged(_PROFILE, after)["policy"]
+    whole = _merged(_PROFILE, after)
+    checked_pairs(whole["kernel"]["envs"], "envs", "name")
+    policy = whole["policy"]
     least, most = _whole(policy, "kernel_min"), _whole(policy, "kernel_max")
     if least < 1:
         raise InvalidRequest(f"kernel_min is above 0, not {least}.", field="kernel_min")

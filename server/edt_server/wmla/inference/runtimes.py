@@ -37,9 +37,7 @@ BUILT_IN = RuntimeRecord(type=PYTHON, launcher=PYTHON, description="The server's
 def runtime(fields: Mapping[str, Any]) -> RuntimeRecord:
     """Return a runtime to keep. InvalidRequest says which field is missing or cannot be used."""
     try:
-        found = msgspec.convert(
-            {**fields, "envs": [pair(each, "envs", "name") for each in fields.get("envs") or ()]}, RuntimeRecord
-        )
+        found = msgspec.convert({**fields, "envs": checked_pairs(fields.get("envs"), "envs", "name")}, RuntimeRecord)
     except msgspec.ValidationError as wrong:
         raise InvalidRequest(f"The runtime cannot be used: {wrong}.") from None
     check_name(found.type, "runtime")
@@ -51,8 +49,14 @@ def runtime_object(row: CatalogueRow) -> dict[str, Any]:
     return {**row.data, "epoch_created": int(row.created), "epoch_updated": int(row.changed)}
 
 
-def pair(given: object, field: str, key: str) -> dict[str, str]:
-    """Return a name and its value as texts. InvalidRequest names the field that they are in."""
+def checked_pairs(given: object, field: str, key: str) -> list[dict[str, str]]:
+    """Return names and values as texts, [] for None. InvalidRequest names the field that they are in."""
+    return [
+        _pair(each, field, key) for each in (given if isinstance(given, list) else [] if given is None else [given])
+    ]
+
+
+def _pair(given: object, field: str, key: str) -> dict[str, str]:
     if not isinstance(given, dict) or not isinstance(given.get(key), str):
         raise InvalidRequest(f'{field} is a list of {{"{key}": …, "value": …}}.', field=field)
     value = given.get("value")
