@@ -5,12 +5,13 @@ A version is named by a text: `digits/3`, `digits@champion` by an alias, or `dig
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import quote
 
 import msgspec
@@ -21,10 +22,12 @@ from edt_sdk.client.session import ServerSession
 from edt_sdk.display.catalogue_view import VERSION_HEAD, lineage_rows, version_cells
 from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.http.connection import Connection, save_file
-from edt_sdk.packing.sources import collect
+from edt_sdk.packing.sources import SourceFile, collect
 from edt_sdk.schemas.errors import Conflict, InvalidRequest
 from edt_sdk.schemas.fields import names_checked
 from edt_sdk.schemas.job import JobState, JobView, tags_of
+from edt_sdk.schemas.registered import ONNX
+from edt_sdk.schemas.serving.examples import SIGNATURE_FILE, Examples
 from edt_sdk.schemas.serving.versions import (
     ModelVersion,
     NewFolderVersion,
@@ -99,16 +102,55 @@ class Version:
 
         Raises Conflict for a version of a folder, which has no weights.
         """
+        with self._unpacked() as folder:
+            _load(folder, model)
+        return model
+
+    def export(
+        self,
+        model: torch.nn.Module,
+        format: Literal["onnx", "mlflow"] = "onnx",
+        directory: str | os.PathLike[str] = ".",
+    ) -> Path:
+        """Write the model for other programs, and return the path: `version.export(network(), "mlflow")`.
+
+        Args:
+            model: what the training's script builds. The weights are loaded into it, in place.
+            format: "onnx" for an ONNX file `digits-3.onnx`; "mlflow" for a folder `digits-3-mlflow`, which MLflow loads
+                with torch alone, and of which `register()` makes a version. One that is there is replaced.
+            directory: the target, made when missing.
+
+        Raises:
+            Conflict: the version is one of a folder, or of an epoch, so that nobody knows what the model takes.
+            Unprocessable: the packages of that format are missing, or it cannot hold this model.
+        """
+        endings = {"onnx": ".onnx", "mlflow": "-mlflow"}
+        if format not in endings:
+            raise InvalidRequest(f"There is no format {format!r}.", hint="Take onnx or mlflow.", field="format")
+        target = Path(directory).expanduser() / f"{self.view.name}-{self.view.number}{endings[format]}"
+        with self._unpacked() as folder:
+            _load(folder, model)
+            try:
+                examples = msgspec.json.decode((folder / SIGNATURE_FILE).read_bytes(), type=Examples)
+            except FileNotFoundError:
+                raise Conflict(
+                    f"Nothing tells what {self.id} takes: trainings with FabricModel write examples at their end.",
+                    hint="Register the final weights of one, or download the weights and export them yourself.",
+                ) from None
+            from edt_sdk.training.checkpoints import exports
+
+            (exports.to_onnx if format == "onnx" else exports.to_mlflow)(target, model, examples)
+        return target
+
+    @contextlib.contextmanager
+    def _unpacked(self) -> Iterator[Path]:
+        """Download the files of the version for a moment. Conflict for one without weights."""
         if not self.view.sha256:
             raise Conflict(f"{self.id} was made of a folder: it has no weights to load.")
-        # Here and not at the top: importing torch takes about a second, and most clients never need it.
-        from edt_sdk.training.checkpoints import model_files
-
         with tempfile.TemporaryDirectory(prefix="edt-") as folder:
             with zipfile.ZipFile(self.download(folder)) as archive:
-                weights = Path(archive.extract("weights.pth", folder))
-            model_files.load(weights, model)
-        return model
+                archive.extractall(folder)
+            yield Path(folder)
 
     def download(
         self,
@@ -117,6 +159,8 @@ class Version:
         told: Callable[[int, int | None], None] = lambda written, total: None,
     ) -> Path:
         """Download weights and code as one zip (`weights.pth`, `code.tar.gz`), and return its path.
+
+        What the model takes and returns is in it too, with examples (`signature.json`), where the training has said so.
 
         Args:
             directory: the target, made when missing.
@@ -239,8 +283,8 @@ class VersionClient(ServerSession):
 
         Args:
             job: what has trained, such as `search.best`, or the id or the name of a job. A `Path`, or a text such as
-                "./mine" or "mine/", is a folder with code that answers requests: a `predictor.py`, or a kernel of
-                WMLA's inference with its `model.json`.
+                "./mine" or "mine/", is a folder with what answers requests: a `predictor.py`, the `MLmodel` of MLflow,
+                an ONNX file, or a kernel of WMLA's inference with its `model.json`. It may be an ONNX file itself.
             name: 1 to 100 letters, digits, dots, dashes and underscores.
             epoch: the weights after this epoch, from 1. By default the final ones.
             description: text for people.
@@ -250,15 +294,14 @@ class VersionClient(ServerSession):
         Raises:
             Conflict: the job has no final weights yet.
             NotFound: there is no such job, or it has no weights of that epoch.
-            Unprocessable: the folder has no code that answers requests.
+            Unprocessable: the folder has nothing that answers requests.
         """
         said: dict[str, Any] = {"name": name, "description": description, "tags": tags_of(tags), "alias": alias}
-        if isinstance(job, os.PathLike) or (isinstance(job, str) and _means_folder(job)):
+        if isinstance(job, os.PathLike) or (isinstance(job, str) and _means_path(job)):
             if epoch is not None:
                 raise InvalidRequest("A folder has no epochs.", hint="Leave epoch out.", field="epoch")
-            files = [file for file in collect(job, script=False).files if not file.spare]
             new_folder = NewFolderVersion(**said).check()
-            return self._version(self._post_package(f"{_VERSIONS}/folders", new_folder, files))
+            return self._version(self._post_package(f"{_VERSIONS}/folders", new_folder, _files_of(job)))
         trained = job.job if isinstance(job, SearchTrial) else job
         if trained is None:
             raise InvalidRequest("This trial has no job yet.", hint="Register it when it has trained.", field="job")
@@ -280,9 +323,26 @@ class VersionClient(ServerSession):
         return Version(self._connection, msgspec.convert(answer, ModelVersion))
 
 
-def _means_folder(text: str) -> bool:
-    """Return whether a text is a folder's path. A job's name may have a slash too, such as "digits/1 again"."""
-    return text in (".", "..") or text.startswith(("./", "../", "/", "~")) or ("/" in text and os.path.isdir(text))
+def _load(folder: Path, model: torch.nn.Module) -> None:
+    # Here and not at the top: importing torch takes about a second, and most clients never need it.
+    from edt_sdk.training.checkpoints import model_files
+
+    model_files.load(folder / "weights.pth", model)
+
+
+def _means_path(text: str) -> bool:
+    """Return whether a text is a path. A job's name may have a slash too, such as "digits/1 again"."""
+    written = text in (".", "..") or text.startswith(("./", "../", "/", "~"))
+    return written or ("/" in text and os.path.isdir(text)) or (text.endswith(ONNX) and os.path.isfile(text))
+
+
+def _files_of(source: str | os.PathLike[str]) -> list[SourceFile]:
+    """Return the files of a folder, or those of an ONNX model: large weights are in a second file beside it."""
+    path = Path(source).expanduser()
+    if path.suffix == ONNX and path.is_file():
+        model = [path, path.with_name(f"{path.name}.data")]
+        return [SourceFile(each.name, each, each.stat().st_size) for each in model if each.is_file()]
+    return [file for file in collect(source, script=False).files if not file.spare]
 
 
 def address(version: VersionReference) -> str:

@@ -29,7 +29,8 @@ from edt_sdk.schemas.wire.context import worker_context
 from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
 from edt_sdk.training.calls import serving_call, session, validation_call
 from edt_sdk.training.checkpoints import model_files as checkpoint
-from edt_sdk.training.member import model_zip, onnx_export
+from edt_sdk.training.checkpoints import onnx_file
+from edt_sdk.training.member import model_zip
 from edt_sdk.training.records.full_disk import wait_for_lines
 from edt_sdk.training.records.recorder import MetricsFollower, epoch_behind
 from edt_sdk.training.sampling.order import shard_sizes
@@ -129,7 +130,7 @@ class FabricModel:
             raise InvalidRequest(f"clip_grad_norm must be above 0, not {clip_grad_norm}.", field="clip_grad_norm")
         onnx = bool(enable_onnx or save_to_onnx)
         # Reported now, because the export itself comes only at the end of the training.
-        if onnx and (why := onnx_export.impediment()):
+        if onnx and (why := onnx_file.impediment()):
             _tell(f"no ONNX file will be written: {why}")
         if scaleup_function is not None and not callable(scaleup_function):
             _tell(f"scaleup_function is ignored: it is {scaleup_function!r}, not a function.")

@@ -17,6 +17,9 @@ from edt_sdk.schemas.validation import Validates
 PREDICTOR = "predictor.py"
 # The description of a package of WMLA's inference, which names the program that answers.
 DESCRIPTION = "model.json"
+# The description of a folder of MLflow, and the ending of a model's file.
+MLMODEL = "MLmodel"
+ONNX = ".onnx"
 
 
 class Runtime(StrEnum):
@@ -26,11 +29,15 @@ class Runtime(StrEnum):
         SCRIPT: the training's own script runs up to its `train()`, where the model loads the weights and answers.
         PREDICTOR: the class `Predictor` in the package's `predictor.py` answers.
         KERNEL: the program that the package's `model.json` names answers, as a kernel of WMLA's inference.
+        MLFLOW: the model in the package's folder of MLflow answers.
+        ONNX: the model in an ONNX file of the package answers.
     """
 
     SCRIPT = "script"
     PREDICTOR = "predictor"
     KERNEL = "kernel"
+    MLFLOW = "mlflow"
+    ONNX = "onnx"
 
 
 class Serves(msgspec.Struct, frozen=True, kw_only=True):

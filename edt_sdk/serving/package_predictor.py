@@ -44,7 +44,9 @@ class Rows:
 
 
 class PackagePredictor:
-    """Computes the answers of a predictor, at most `max_batch` rows in a call."""
+    """Computes the answers of a predictor, at most `max_batch` rows in a call. Only its code knows what it takes."""
+
+    signature = None
 
     def __init__(self, predictor: Any, max_batch: int) -> None:
         self._predictor = predictor

@@ -27,7 +27,7 @@ from edt_sdk.schemas.registered import Runtime, Serves
 from edt_sdk.schemas.serving.replica_channel import Answers, ReplicaReady, ScoringRequest, Signature
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Drain, Failed, WorkerHello, WorkerReady
-from edt_sdk.serving import batching, task_program
+from edt_sdk.serving import batching, foreign_model, task_program
 from edt_sdk.serving.edge_connection import EdgeConnection
 from edt_sdk.serving.open_inference import ServedNames
 from edt_sdk.serving.package_predictor import PackagePredictor
@@ -70,13 +70,12 @@ class ReplicaProcess:
         threading.Thread(target=self._await_drain, name="edt-drain", daemon=True).start()
         try:
             self._check_weights()
-            if self._serves.runtime is Runtime.PREDICTOR:
-                code = self._job.paths.code_dir(self._job.code_dir)
-                model_dir = self._weights.parent if self._serves.sha256 else code
-                self._serve(PackagePredictor.load(code, model_dir, self._serves.max_batch), None)
+            if self._serves.runtime is Runtime.SCRIPT:
+                self._run_script()
             if self._serves.runtime is Runtime.KERNEL:
                 self._run_kernel()
-            self._run_script()
+            runtime = self._loaded_runtime()
+            self._serve(runtime, runtime.signature)
         except (Exception, SystemExit) as error:  # the package's code may raise anything
             self._fail(error)
 
@@ -94,6 +93,16 @@ class ReplicaProcess:
                 f"Its weights have changed on disk: expected {self._serves.sha256}, found {found}.",
                 hint="Register the version again, and deploy that.",
             )
+
+    def _loaded_runtime(self) -> PackagePredictor | TrainedModel:
+        """Load what the package holds, which is no program that serves by itself."""
+        code = self._job.paths.code_dir(self._job.code_dir)
+        most, exact = self._serves.max_batch, self._serves.exact
+        if self._serves.runtime is Runtime.MLFLOW:
+            return foreign_model.mlflow_model(code, max_batch=most, exact=exact)
+        if self._serves.runtime is Runtime.ONNX:
+            return foreign_model.onnx_model(code / self._job.main, max_batch=most, exact=exact)
+        return PackagePredictor.load(code, self._weights.parent if self._serves.sha256 else code, most)
 
     def _run_kernel(self) -> NoReturn:
         """Run the package's program. It serves in its `run`, which does not return."""

@@ -23,7 +23,7 @@ from edt_sdk.schemas.serving.replica_channel import Signature
 from edt_sdk.serving.calls import Array, InferenceCall, Outputs, Unanswerable
 from edt_sdk.serving.fitting import Expected, Fitted
 from edt_sdk.training.checkpoints import model_files
-from edt_sdk.training.user.named_tensors import features_of, named_outputs, to_array
+from edt_sdk.training.state.named_tensors import features_of, named_outputs, to_array
 
 log = logging.getLogger(__name__)
 

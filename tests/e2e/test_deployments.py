@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -45,11 +46,14 @@ def trained(jobs: Jobs, folder: Path, seed: int) -> Version:
     return jobs.client.register(job, "net")
 
 
+def net() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Dropout(0.2), torch.nn.Linear(4, 2))
+
+
 def right(version: Version, rows: torch.Tensor = ROWS) -> np.ndarray:
     """Return what the model of a version answers in the notebook, to each row alone."""
-    net = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Dropout(0.2), torch.nn.Linear(4, 2))
     with torch.inference_mode():
-        model = version.load_into(net).eval()
+        model = version.load_into(net()).eval()
         return torch.cat([model(row[None]) for row in rows]).numpy()
 
 
@@ -342,6 +346,59 @@ def test_a_kernel_of_a_folder_is_asked_with_one_text(four_slots: Jobs, folder: P
         assert (answer.status_code, answer.text) == (200, "hello [words on []")
         assert answer.headers["Content-Type"].startswith("text/plain")
     made.delete()
+
+
+def test_what_a_version_is_exported_to_answers_like_it(four_slots: Jobs, folder: Path, tmp_path: Path) -> None:
+    """A folder of MLflow to the bit, an ONNX file but for rounding."""
+    client, version = four_slots.client, trained(four_slots, folder, 1)
+    for format, differs in (("mlflow", 0), ("onnx", 1e-5)):
+        path = version.export(net(), format, tmp_path / "exported")
+        made = client.deploy(client.register(path, f"net-{format}"), max_batch=1).wait_ready(300)
+        np.testing.assert_allclose(made.predict(ROWS), right(version), rtol=differs, atol=differs)
+        with pytest.raises(InvalidRequest, match="5 numbers, expected 6 a row"):
+            made.predict(ROWS[:, :5])
+        made.delete()
+    with pytest.raises(Conflict, match="made of a folder"):
+        client.version("net-onnx").export(net())
+
+
+WIDE = f"""
+{DATA}
+
+def datasets():
+    return data(64, 1), data(32, 2)
+
+torch.manual_seed(1)
+model = nn.Sequential(nn.Linear(6, 300), nn.ReLU(), nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+FabricModel(model, datasets, nn.functional.cross_entropy, optimizer).train(1, 8, 2)
+"""
+
+
+@pytest.mark.long  # tests/training/serving/test_replica.py has an exact replica, with fewer requests
+def test_a_thousand_exact_answers_are_equal_alone_and_under_64_clients(four_slots: Jobs, folder: Path) -> None:
+    """Without exact they are not: or the test would show nothing."""
+    client = four_slots.client
+    (folder / "train.py").write_text(WIDE)
+    job = client.submit(folder, max_workers=1, progress=False).wait(300, progress=False)
+    version = client.register(job, "wide")
+    rows = torch.randn(1000, 6, generator=torch.Generator().manual_seed(4)).tolist()
+    for exact in (True, False):
+        made = client.deploy(version, name="wide", max_batch=32, exact=exact, public=True).wait_ready(300)
+        session = threading.local()
+
+        def ask(row: list[float], at: str = made.url, own: threading.local = session) -> bytes:
+            if not hasattr(own, "http"):
+                own.http = requests.Session()
+            answer = own.http.post(at, json={"inputs": [row]})
+            assert answer.status_code == 200, answer.text
+            return bytes(answer.content)
+
+        alone = [ask(row) for row in rows]
+        with ThreadPoolExecutor(64) as pool:
+            together = list(pool.map(ask, rows))
+        made.delete()
+        assert (together == alone) is exact
 
 
 TRITON = """

@@ -33,11 +33,11 @@ edt_sdk.monitor: display formatting http waiting
 edt_sdk.notebook: client display formatting http monitor packing pictures.parts torchrun.command_line waiting
 edt_sdk.pictures: pictures.parts
 edt_sdk.testing: client keeper
-edt_sdk.serving: training training.calls training.checkpoints training.member training.user
+edt_sdk.serving: training training.calls training.checkpoints training.member training.state training.user
 edt_sdk.torchrun: training training.exchange
 edt_sdk.training: training.calls training.checkpoints training.exchange training.member training.records training.sampling training.update training.user training.validation
 edt_sdk.training.calls: client display training.member training.user
-edt_sdk.training.checkpoints: training.records training.state
+edt_sdk.training.checkpoints: training.records training.sampling training.state
 edt_sdk.training.exchange: training.sampling
 edt_sdk.training.member: training.checkpoints training.exchange training.records training.sampling training.state training.update training.user training.validation
 edt_sdk.training.records: training.exchange training.sampling training.update

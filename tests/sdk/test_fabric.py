@@ -18,7 +18,7 @@ from edt_sdk.callbacks import Callback, LoggerCallback
 from edt_sdk.fabric.fabric import FabricModel
 from edt_sdk.schemas.errors import Conflict, EdtError, InvalidRequest, ServerUnreachable
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, to_environ
-from edt_sdk.training.member import onnx_export
+from edt_sdk.training.checkpoints import onnx_file
 
 COMPAT = Path(__file__).parents[2] / "edt_sdk" / "compat"
 
@@ -64,7 +64,7 @@ def test_onnx_without_its_packages_is_said_at_once(
 ) -> None:
     FabricModel(**parts(), **{keyword: True})
     assert capfd.readouterr().err == ""
-    monkeypatch.setattr(onnx_export, "_NEEDED", ("torch", "nothing_like_it"))
+    monkeypatch.setattr(onnx_file, "_NEEDED", ("torch", "nothing_like_it"))
     FabricModel(**parts(), **{keyword: False})
     assert capfd.readouterr().err == ""
     FabricModel(**parts(), **{keyword: True})

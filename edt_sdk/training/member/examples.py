@@ -25,7 +25,7 @@ from edt_sdk.training.member.parts import Data
 from edt_sdk.training.sampling.order import TEST, TRAIN, BatchKey
 from edt_sdk.training.sampling.seeds import preserved
 from edt_sdk.training.state import nested, state
-from edt_sdk.training.user.named_tensors import named_features, named_outputs, to_array
+from edt_sdk.training.state.named_tensors import named_features, named_outputs, to_array
 
 MOST_EXAMPLES = 3
 # Bytes of a row, or of the answer to it. The file travels with its version.

@@ -5,4 +5,14 @@ Never: files.
 Read first: `state.py`, then `transfer.py`.
 """
 
-__all__ = ["nested", "pickling", "preallocation", "previous_version", "state", "tied_objects", "transfer", "warm_start"]
+__all__ = [
+    "named_tensors",
+    "nested",
+    "pickling",
+    "preallocation",
+    "previous_version",
+    "state",
+    "tied_objects",
+    "transfer",
+    "warm_start",
+]

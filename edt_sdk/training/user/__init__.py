@@ -13,7 +13,6 @@ __all__ = [
     "imports",
     "logging_hooks",
     "lr_schedule",
-    "named_tensors",
     "own_state",
     "payload",
     "progress_lines",

@@ -1,8 +1,12 @@
-"""Find the program of a folder that answers requests: a class `Predictor`, or a kernel that `model.json` names."""
+"""Find what answers requests in a folder.
+
+A class `Predictor`, a model of MLflow, a kernel that `model.json` names, or an ONNX file.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +16,7 @@ import msgspec
 
 from edt_sdk.schemas.catalogue import check_inside
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.registered import DESCRIPTION, PREDICTOR
+from edt_sdk.schemas.registered import DESCRIPTION, MLMODEL, ONNX, PREDICTOR, Runtime
 
 _LARGEST_DESCRIPTION = 1 << 20  # bytes: it is read whole
 
@@ -39,13 +43,20 @@ class AnsweringProgram:
 
 def answering_program(folder: Path) -> AnsweringProgram:
     """Return what answers requests in a folder. Unprocessable, InvalidRequest where nothing can. Blocks."""
-    if (folder / PREDICTOR).is_file():
-        return AnsweringProgram(PREDICTOR)
+    for known in (PREDICTOR, MLMODEL):
+        if (folder / known).is_file():
+            return AnsweringProgram(known)
     path = folder / DESCRIPTION
     if not path.is_file():
+        files = sorted(each.name for each in folder.glob(f"*{ONNX}") if each.is_file())
+        if len(files) == 1:
+            return AnsweringProgram(files[0])
         raise Unprocessable(
-            "The folder has no code that could answer requests.",
-            hint=f"Put a {PREDICTOR} with a class Predictor into it, or WMLA's {DESCRIPTION} with a kernel.",
+            f"The folder has {len(files)} ONNX files, and nothing says which of them answers."
+            if files
+            else "The folder has no code that could answer requests, and no model.",
+            hint=f"Put a {PREDICTOR} with a class Predictor into it, one {ONNX} file, or WMLA's {DESCRIPTION} with a "
+            f"kernel; or take a folder of MLflow with its {MLMODEL}.",
         )
     if find_spec("edt_server.wmla") is None:
         raise Unprocessable(
@@ -60,6 +71,17 @@ def answering_program(folder: Path) -> AnsweringProgram:
             f"The folder has no file {kernel!r:.100}.", hint=f"{DESCRIPTION} names it.", field="kernel_path"
         )
     return AnsweringProgram(kernel, {each.name: _text(each.value) for each in described.mk_environments or ()})
+
+
+def runtime_of(main: str, names: Collection[str], *, trained: bool) -> Runtime:
+    """Return how a package answers: from its main file, the names of all files, and whether it has trained weights."""
+    if PREDICTOR in names:
+        return Runtime.PREDICTOR
+    if trained:
+        return Runtime.SCRIPT
+    if main == MLMODEL:
+        return Runtime.MLFLOW
+    return Runtime.ONNX if main.endswith(ONNX) else Runtime.KERNEL
 
 
 def _described(path: Path) -> _Description:

@@ -30,6 +30,7 @@ from edt_sdk.schemas.serving.deployments import (
     Revision,
 )
 from edt_sdk.schemas.serving.versions import VersionReference
+from edt_server.catalogue.answering import runtime_of
 from edt_server.catalogue.records import DEPLOYMENT
 from edt_server.catalogue.shelf import Shelf
 from edt_server.deployments import (
@@ -293,9 +294,7 @@ class Deployments:
         record = record_of(row)
         number = again or len(record.revisions) + 1
         names = {file.name for file in await asyncio.to_thread(version.stored.files)}
-        runtime = Runtime.PREDICTOR if PREDICTOR in names else Runtime.SCRIPT
-        if version.stored.kept is None and runtime is Runtime.SCRIPT:
-            runtime = Runtime.KERNEL
+        runtime = runtime_of(version.spec.main, names, trained=version.stored.kept is not None)
         if runtime is Runtime.SCRIPT and version.spec.framework != Framework.EDT:
             raise Unprocessable(
                 f"{version.name} was trained by a script of its own ({version.spec.framework}), so that only the "

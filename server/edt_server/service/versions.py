@@ -264,11 +264,17 @@ class Versions:
         await self._shelf.remove(row, check)
 
     async def archive(self, user: str, wanted: VersionReference) -> results.ResultZip:
-        """Return the weights (`weights.pth`) and the code (`code.tar.gz`) as a zip. Conflict when they have changed."""
+        """Return the weights (`weights.pth`) and the code (`code.tar.gz`) as a zip. Conflict when they have changed.
+
+        `signature.json` is in it where there is one.
+        """
         row = await self._checked(user, wanted)
         places = self._shelf.places(row)
         weights = {"weights.pth": places.weights} if _record(row).sha256 else {}
         files = {**weights, "code.tar.gz": places.code}
+        signature = places.weights.with_name(SIGNATURE_FILE)
+        if await asyncio.to_thread(is_regular, signature):
+            files[SIGNATURE_FILE] = signature
         return await asyncio.to_thread(results.zip_of, f"{row.name.replace('/', '-')}.zip", files, places.folder)
 
     async def weights(self, user: str, wanted: VersionReference) -> tuple[Path, str]:

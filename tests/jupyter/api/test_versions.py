@@ -213,12 +213,15 @@ async def test_a_folder_with_code_that_answers_is_a_version_without_a_training(f
     )
     kernel = {"src/k.py": b"", "model.json": b'{"kernel_path": "./src/k.py", "mk_environments": null}'}
     assert (await folder(kernel, name="kernel")).json["main"] == "src/k.py"
+    assert (await folder({"MLmodel": b"", "a.onnx": b""}, name="mlflow")).json["main"] == "MLmodel"
+    assert (await folder({"net.onnx": b"", "more/a.onnx": b""}, name="onnx")).json["main"] == "net.onnx"
 
 
 @pytest.mark.parametrize(
     ("files", "said"),
     [
         ({"train.py": b""}, "no code that could answer"),
+        ({"a.onnx": b"", "b.onnx": b""}, "2 ONNX files"),
         ({"model.json": b"{"}, "not JSON"),
         ({"model.json": b"[" * 10_000}, "cannot be used"),
         ({"model.json": b" " * (1 << 20) + b"{}"}, "more than 1,048,576 bytes"),

@@ -13,6 +13,7 @@ import torch
 from onnx.reference import ReferenceEvaluator
 from torch import nn
 
+from edt_sdk.training.checkpoints import onnx_file
 from edt_sdk.training.member import onnx_export
 from edt_sdk.training.sampling.order import Order
 from edt_sdk.training.update.loader import ShardLoader
@@ -127,7 +128,7 @@ def test_a_model_that_cannot_be_exported_is_a_sentence(tmp_path: Path, caplog: p
 def test_without_its_packages_the_log_says_how_to_get_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_export, "_NEEDED", ("onnx", "no_such_package"))
+    monkeypatch.setattr(onnx_file, "_NEEDED", ("onnx", "no_such_package"))
     export(tmp_path, Net(), Pictures())
     assert caplog.messages == [
         "No ONNX file was written: no_such_package is not installed here. pip install 'jupyter-edt[onnx]'"
@@ -136,7 +137,7 @@ def test_without_its_packages_the_log_says_how_to_get_them(
 
 
 def test_large_weights_lie_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_export, "_LARGEST_MESSAGE", 100)
+    monkeypatch.setattr(onnx_file, "_LARGEST_MESSAGE", 100)
     model = Net().eval()
     path = export(tmp_path, model, Pictures())
     assert sorted(p.name for p in tmp_path.iterdir()) == [onnx_export.NAME, f"{onnx_export.NAME}.data"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import socket
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from edt_sdk.schemas.serving.replica_channel import (
     LENGTHS,
@@ -32,6 +34,13 @@ def request(
     """A request and its body, which is JSON unless it is bytes."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return ScoringRequest(next(_ids), form, content_type, header, len(content), 30.0), content
+
+
+def npy(array: Any) -> bytes:
+    """The body of a request with this array."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 def v2(*inputs: dict[str, Any], **more: Any) -> tuple[ScoringRequest, bytes]:

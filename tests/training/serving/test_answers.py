@@ -27,7 +27,7 @@ from edt_sdk.serving.batching import Batching
 from edt_sdk.serving.open_inference import ServedNames
 from edt_sdk.serving.package_predictor import PackagePredictor
 from edt_sdk.serving.trained_model import TrainedModel, load_examples, load_weights
-from tests.training.serving.edge import Reply, replies, request, tensor, v2
+from tests.training.serving.edge import Reply, npy, replies, request, tensor, v2
 
 CPU = torch.device("cpu")
 NPY = "application/x-npy"
@@ -64,12 +64,6 @@ def one(batches: Batching[Any], *given: Any, **more: Any) -> Any:
     (reply,) = ask(batches, request(*given, **more))
     assert reply.status == 200, reply.body
     return reply
-
-
-def npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 # --- forms ------------------------------------------------------------------------------------------------------------

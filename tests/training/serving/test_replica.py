@@ -22,7 +22,7 @@ from edt_sdk.schemas.registered import Runtime, Serves
 from edt_sdk.schemas.serving.replica_channel import LENGTHS, SOCKET
 from edt_sdk.schemas.wire import link as wire
 from edt_sdk.schemas.wire.context import WorkerContext, to_environ
-from tests.training.serving.edge import Edge, request, tensor, v2
+from tests.training.serving.edge import Edge, npy, request, tensor, v2
 from tests.training.stand_in import COMPAT, Child, StandIn
 from tests.waiting import until
 
@@ -165,9 +165,7 @@ def array(reply: Any) -> np.ndarray:
 
 
 def rows(x: torch.Tensor) -> Any:
-    file = io.BytesIO()
-    np.save(file, x.numpy())
-    return request(file.getvalue(), content_type=NPY)
+    return request(npy(x.numpy()), content_type=NPY)
 
 
 def test_the_script_of_the_training_serves_its_model_bit_for_bit(deployment: Any, edges: Any) -> None:
