@@ -20,6 +20,7 @@ five minutes (`--quick`: one, without the defaults; `--only-ours`). Prints a tab
 from __future__ import annotations
 
 import argparse
+import random
 import shutil
 import sys
 import tempfile
@@ -67,14 +68,14 @@ class OurTorchrunJob(OurJob):
         self._wanted = PATH[0]
 
 
-def ours(on: LocalServer, folder: Path, cycles: int, started: Started) -> list[Change]:
+def ours(on: LocalServer, folder: Path, cycles: int, started: Started, moments: random.Random) -> list[Change]:
     """One job of ours, `cycles` times along `PATH`; `started`: from each request until all processes were started."""
     folder.mkdir(parents=True)
     with (
         tempfile.TemporaryDirectory(prefix="edt-benchmark-", dir=MEMORY) as memory,
         OurTorchrunJob(on, folder / "commits.jsonl", Path(memory) / "state.pt", SMALL.arguments) as job,
     ):
-        asked = walk(job, PATH, cycles, SMALL.hold)
+        asked = walk(job, PATH, cycles, SMALL.hold, moments)
         granted = job.granted([request.time for request in asked])
         formed = [event.time for event in job.job.story() if event.kind == events.GENERATION]
     for when, one in zip(granted, asked, strict=True):
@@ -86,15 +87,15 @@ def ours(on: LocalServer, folder: Path, cycles: int, started: Started) -> list[C
 def measure(options: argparse.Namespace, started: Started) -> Measured:
     """All rounds."""
     measured: Measured = defaultdict(list)
-    folder = ROOT / "torchrun_scaling"
+    folder, moments = ROOT / "torchrun_scaling", random.Random()
     shutil.rmtree(folder, ignore_errors=True)
     with server(folder / "server", warm=True) as on:
         for number in range(options.rounds):
-            measured[OURS] += ours(on, folder / f"ours-{number}", options.repeat, started)
+            measured[OURS] += ours(on, folder / f"ours-{number}", options.repeat, started, moments)
             if options.torchrun:
-                measured[BEST.name] += torchrun(folder / f"best-{number}", BEST, SMALL, PATH)
+                measured[BEST.name] += torchrun(folder / f"best-{number}", BEST, SMALL, PATH, moments)
             if options.defaults and number == 0:
-                measured[DEFAULTS.name] += torchrun(folder / "defaults", DEFAULTS, SMALL, SHORT_PATH)
+                measured[DEFAULTS.name] += torchrun(folder / "defaults", DEFAULTS, SMALL, SHORT_PATH, moments)
             print(f"round {number + 1} of {options.rounds} done", file=sys.stderr, flush=True)
     return measured
 
