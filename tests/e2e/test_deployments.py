@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -399,6 +401,62 @@ def test_a_thousand_exact_answers_are_equal_alone_and_under_64_clients(four_slot
             together = list(pool.map(ask, rows))
         made.delete()
         assert (together == alone) is exact
+
+
+JUNK = [b"", b"null", b"-1", b"1e400", b"[]", b"{}", b'""', b"1.5", b"[[", b"9223372036854775808", b'"BYTES"', b"\xff"]
+
+
+def broken(good: tuple[str, dict[str, str], bytes], seed: int) -> tuple[str, dict[str, str], bytes]:
+    """Return a request with some of its bytes replaced, and at times another length of the JSON before its tensors."""
+    chance, (route, headers, body) = random.Random(seed), good
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(body) + 1)
+        body = body[:at] + chance.choice(JUNK) + body[at + chance.randrange(10) :]
+    if len(headers) > 1 and chance.random() < 0.3:
+        headers = {**headers, "Inference-Header-Content-Length": str(chance.randint(-5, 300))}
+    return route, headers, body
+
+
+@pytest.mark.long  # tests/training/serving/test_bad_requests.py has such bodies without HTTP
+def test_ten_thousand_broken_bodies_cost_no_replica_and_no_neighbour(four_slots: Jobs, folder: Path) -> None:
+    version = trained(four_slots, folder, 1)
+    made = four_slots.client.deploy(version, name="broken", public=True).wait_ready(300)
+    row, file, kind = ROWS[:1], io.BytesIO(), {"Content-Type": "application/json"}
+    np.save(file, row.numpy())
+    tensor = {"name": "input", "shape": [1, 6], "datatype": "FP32"}
+    head = json.dumps({"inputs": [{**tensor, "parameters": {"binary_data_size": 24}}]}).encode()
+    table = {"dataframe_split": {"columns": [*"abcdef"], "data": row.tolist()}}
+    requested = [
+        ("/predict/broken", kind, json.dumps({"inputs": row.tolist()}).encode()),
+        ("/predict/broken", {"Content-Type": "application/x-npy"}, file.getvalue()),
+        ("/invocations/broken", kind, json.dumps(table).encode()),
+        ("/v2/models/broken/infer", kind, json.dumps({"inputs": [{**tensor, "data": row.tolist()}]}).encode()),
+        (
+            "/v2/models/broken/infer",
+            {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(head))},
+            head + row.numpy().tobytes(),
+        ),
+    ]
+    address, pids = made.url.removesuffix("/predict/broken"), [each["pid"] for each in made.job.workers()]
+
+    def part(first: int) -> list[tuple[int, str]]:
+        found = []
+        with requests.Session() as session:
+            for number in range(first, 10_000, 8):
+                good = requested[number % len(requested)]
+                for route, headers, body in (broken(good, number), good):
+                    answer = session.post(address + route, data=body, headers=headers)
+                    found.append((answer.status_code, answer.text))
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [each for part_of in pool.map(part, range(8)) for each in part_of]
+    whole, refused = found[1::2], found[::2]
+    assert [each for each in whole if each[0] != 200] == []
+    assert [each for each in refused if each[0] not in (200, 400, 413, 415)] == []
+    assert sum(status == 400 for status, _ in refused) > 5000, "most bodies are broken indeed"
+    assert [each["pid"] for each in made.job.workers()] == pids
+    made.delete()
 
 
 TRITON = """
