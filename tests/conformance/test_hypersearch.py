@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,25 @@ def test_a_plug_in_is_installed_searches_and_is_deleted(http: WmlaServer) -> Non
     assert ask(http, "DELETE").ok
 
 
+def test_a_plug_in_is_installed_from_the_data_folder_as_the_notebook_does_it(http: WmlaServer) -> None:
+    folder = Path(http.local.root, "data-fs", "random-plug-in")
+    folder.mkdir()
+    (folder / "optimizer.py").write_text(plugins.RANDOM)
+    (folder / "notes").mkdir()
+    (folder / "notes" / "more.txt").write_text("copied")
+    definition = {"data": json.dumps({"name": "local-random", "path": str(folder), "logLevel": "INFO"})}
+    # IBM's notebook sends the definition as a field and as a file.
+    answer = ask(http, "POST", "/algorithm/install", data=definition, files=definition)
+    assert answer.ok, answer.text
+    shutil.rmtree(folder)
+    installed = Path(ask(http, "GET", "/algorithm/local-random").json()["path"])
+    assert (installed / "notes" / "more.txt").read_text() == "copied"
+    name = start(http, data("local-random", params={"random_seed": "3"})).json()
+    assert polled(http, name)["progress"] == "3/3"
+    assert ask(http, "DELETE", f"/{name}").ok
+    assert ask(http, "DELETE", "/algorithm/local-random").ok
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("source", ["RANDOM", "GRID"])
 def test_a_plug_in_goes_on_where_a_killed_server_left_it(tmp_path: Path, source: str) -> None:
@@ -290,7 +310,9 @@ def test_a_plug_in_goes_on_where_a_killed_server_left_it(tmp_path: Path, source:
         ({"name": "Wrong"}, {"optimizer.py": b"import nothing_of_this_name"}, "No module named 'nothing_of_this_name'"),
         ({"name": "Wrong"}, {"optimizer.py": b"class Optimizer: pass"}, "PluginOptimizer"),
         ({"name": "Wrong"}, {"../optimizer.py": b""}, "leads out of the package"),
-        ({"name": "Wrong", "path": "/opt/plugin"}, {"optimizer.py": b""}, "Nothing is installed from a folder"),
+        ({"name": "Wrong", "path": "/opt/plugin"}, {"optimizer.py": b""}, "outside of the server's data folder"),
+        ({"name": "Wrong", "path": "absent"}, {"optimizer.py": b""}, "There is no absent in the server's data folder"),
+        ({"name": "Wrong", "path": "."}, {"optimizer.py": b""}, "optimizer.py"),
         ({"name": "Wrong", "logLevel": "LOUD"}, {"optimizer.py": b""}, "is no level"),
         ({"name": "Bayesian"}, {"optimizer.py": b""}, "is built in"),
         ({"name": "a/b"}, {"optimizer.py": b""}, "cannot be called"),
@@ -301,7 +323,8 @@ def test_a_plug_in_goes_on_where_a_killed_server_left_it(tmp_path: Path, source:
 def test_plug_ins_that_cannot_be_used(http: WmlaServer, form: Any, package: dict[str, bytes], words: str) -> None:
     files = {"file": ("p.tar", packed(package))}
     answer = ask(http, "POST", "/algorithm/install", data={"data": json.dumps(form)}, files=files)
-    assert (answer.status_code, words in answer.text) == (400, True), answer.text
+    assert words in answer.text
+    assert answer.status_code == (404 if form.get("path") == "absent" else 400)
     assert ask(http, "GET", "/algorithm?type=USER_PLUGIN").json() == []
     assert ask(http, "DELETE", "/algorithm/TPE").status_code == 400
 

@@ -9,6 +9,7 @@ from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.wmla.console import ConsoleHandler
 from edt_jupyter.wmla.parts import Parts, form_data
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
+from edt_server.catalogue.places import content_below_data_fs
 from edt_server.wmla.console import required, text
 from edt_server.wmla.hypersearch import built_in, installed
 
@@ -45,23 +46,22 @@ class _InstallHandler(
     open_sink = Parts
 
     async def received(self, sink: Parts) -> None:
-        """Install an algorithm: an archive with its optimizer.py."""
+        """Install an algorithm: an archive with its optimizer.py, or its folder in the server's data folder."""
         parts, fields = await asyncio.to_thread(sink.finish)
         form = form_data(fields)
         name = required(form, "name")
         if _built_in(name) is not None:
             raise InvalidRequest(f"{name} is built in.", hint="Choose another name.", field="name")
-        if text(form, "path"):
-            raise InvalidRequest(
-                "Nothing is installed from a folder of this server.",
-                hint="Send a tar of its files as the part 'file'.",
-                field="path",
-            )
-        if len(parts) != 1:
-            hint = "Send a tar with optimizer.py at its top."
+        if path := text(form, "path"):
+            # With a path the notebook sends the definition as a file too, which is no archive.
+            source = await asyncio.to_thread(content_below_data_fs, self.service.settings, path)
+        elif len(parts) == 1:
+            source = parts[0].path
+        else:
+            hint = "Send a tar with optimizer.py at its top, or name a folder in the server's data folder as path."
             raise InvalidRequest(f"The request brings {len(parts)} files.", hint=hint, field="file")
         plugins, level = self.service.searches.plugins, text(form, "logLevel")
-        row = await plugins.install(self.user, name, parts[0].path, log_level=level or "INFO")
+        row = await plugins.install(self.user, name, source, log_level=level or "INFO")
         self.reply({"uid": row.name, "href": f"{_HREF}/{row.name}"})
 
 

@@ -13,6 +13,7 @@ import msgspec
 from edt_sdk.schemas.errors import Conflict, Unprocessable
 from edt_sdk.schemas.search.spec import misspells
 from edt_sdk.schemas.search.views import SearchState
+from edt_server.catalogue.intake import pack_code
 from edt_server.catalogue.places import Places
 from edt_server.catalogue.records import ALGORITHM
 from edt_server.catalogue.shelf import Shelf
@@ -50,12 +51,12 @@ class Plugins:
         row = await self.shelf.row(user, name)
         return await self._plugin(self.shelf.places(row), msgspec.convert(row.data, AlgorithmRecord))
 
-    async def install(self, user: str, name: str, package: Path, *, log_level: str = "INFO") -> CatalogueRow:
-        """Install an algorithm from an archive (a file, left where it is).
+    async def install(self, user: str, name: str, source: Path, *, log_level: str = "INFO") -> CatalogueRow:
+        """Install an algorithm from an archive or a folder, which is left where it is.
 
         Raises:
             Unprocessable: its name is none, or it cannot be imported; the message has the last line of the traceback.
-            PackageError: the archive is refused, or has no optimizer.py.
+            PackageError: the archive or the folder is refused, or has no optimizer.py.
             Conflict: the user has one of that name.
         """
         if not _NAME.match(name) or misspells(name):
@@ -67,7 +68,12 @@ class Plugins:
         limits = {"max_files": settings.max_package_files, "max_bytes": settings.max_package_bytes}
 
         def fill(places: Places) -> AlgorithmRecord:
+            package = source
+            if source.is_dir():
+                package = places.code
+                pack_code(source, "", _MAIN, package, settings)
             unpack(package, places.data, main=_MAIN, code_dir="", **limits)
+            places.code.unlink(missing_ok=True)
             return record
 
         async def check(places: Places) -> None:
