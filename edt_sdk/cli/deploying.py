@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from edt_sdk.client import Deployment
 
 _NEW = tuple(name for name in NewDeployment.__struct_fields__ if name != "version")
+_PREVIEWED = ("replicas", "priority", "instance_group")
 _REVISION = tuple(name for name in NewRevision.__struct_fields__ if name != "version")
 _PATCH = DeploymentPatch.__struct_fields__
 _VERSION = "digits/3, digits@champion, or digits for the newest"
@@ -31,6 +32,9 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     deploy.add_argument("version", metavar="VERSION", help=_VERSION)
     add_options(deploy, NewDeployment, *_NEW)
     deploy.add_argument("--wait", action="store_true", help="wait until it answers")
+    deploy.add_argument(
+        "--dry-run", action="store_true", help="start nothing: say when it would answer, and on whose slots"
+    )
     says = "Ask a deployment. Prints the answer as JSON."
     predict = add_verb(verbs, common, "predict", _run_predict, says)
     predict.add_argument("name", metavar="NAME", help="the deployment")
@@ -66,6 +70,9 @@ def _deployment(arguments: argparse.Namespace) -> Deployment:
 
 
 def _run_deploy(arguments: argparse.Namespace) -> None:
+    if arguments.dry_run:
+        print(client(arguments).preview_deployment(arguments.version, **given(arguments, _PREVIEWED)).text)
+        return
     made = client(arguments).deploy(arguments.version, **given(arguments, _NEW))
     if arguments.wait:
         made.wait_ready()

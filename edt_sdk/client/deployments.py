@@ -22,6 +22,7 @@ from edt_sdk.formatting.tables import html_table, text_table
 from edt_sdk.http.connection import Connection
 from edt_sdk.schemas.errors import JobFailed, WaitTimeout
 from edt_sdk.schemas.fields import names_checked
+from edt_sdk.schemas.forecast import Forecast
 from edt_sdk.schemas.serving import deployments as schema
 from edt_sdk.schemas.serving.deployments import (
     DEFAULT_PRIORITY,
@@ -343,6 +344,23 @@ class DeploymentClient(ServerSession):
             idle_after=idle_after,
         ).check()
         return self._deployment(self._connection.json("POST", _DEPLOYMENTS, body=new))
+
+    def preview_deployment(
+        self,
+        version: Version | str,
+        *,
+        replicas: int | str | Sequence[int] = (1, 1),
+        priority: int = DEFAULT_PRIORITY,
+        instance_group: str = "",
+    ) -> Forecast:
+        """Return when such a deployment would answer, and on whose slots. Nothing is started.
+
+        Arguments and errors are those of `deploy`. `forecast.text` is one sentence with the numbers.
+        """
+        new = NewDeployment(
+            version=_named(version), replicas=replicas_of(replicas), priority=priority, instance_group=instance_group
+        ).check()
+        return msgspec.convert(self._connection.json("POST", "previews/deployment", body=new), Forecast)
 
     def deployments(self, space: str | None = None) -> DeploymentList:
         """My deployments, by name: those of a space, or all."""

@@ -38,6 +38,7 @@ def test_from_a_version_to_an_answer_and_back(screen: Screen, server, tmp_path):
     expect(form.get_by_text("Give a whole number of at least 1.")).to_be_visible()
     form.get_by_label("Replicas, at most").fill("2")
     form.get_by_label("Space").fill("production")
+    expect(form.get_by_role("status")).to_contain_text("It would start at once")
     screen.shot("deployment-form")
     form.get_by_role("button", name="Deploy").click()
     details = page.get_by_label("The deployment greeter")

@@ -29,6 +29,15 @@ class _DeploymentsHandler(EdtHandler, path="/deployments", resource="edt:deploym
         self.reply(made, 201)
 
 
+class _PreviewHandler(EdtHandler, path="/previews/deployment", resource="edt:deployments"):
+    auth_actions = {"POST": "read"}
+
+    async def post(self) -> None:
+        """Return when a deployment would answer, and on whose slots. Starts nothing."""
+        new = parse_change(self.request.body, NewDeployment)
+        self.reply(await self.service.deployments.forecast(self.user, new))
+
+
 class _DeploymentHandler(EdtHandler, path="/deployments/{name}", resource="edt:deployments"):
     async def get(self, name: str) -> None:
         """Return the deployment as it is now."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from edt_sdk.schemas.errors import Conflict, NotFound, ServerUnreachable, Unprocessable
+from edt_sdk.schemas.forecast import Forecast
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.registered import PREDICTOR, Registered, Runtime, Serves
@@ -99,6 +100,14 @@ class Deployments:
         # So that a request that follows waits for a replica, and is not told that there is no such deployment.
         await self.reconciler.followed()
         return await self.deployment(user, name)
+
+    async def forecast(self, user: str, new: NewDeployment) -> Forecast:
+        """Return when such a deployment would answer, and on whose slots. Changes nothing. NotFound for no version."""
+        new.check()
+        version = await self._servable(user, new.version, checked=False)
+        record = DeploymentRecord(instance_group=new.instance_group, settings=new.settings)
+        serves = Serves(deployment=new.name, revision=1, version=version.name, sha256=version.sha256)
+        return await self._service.forecast(user, _job_of(version, record, serves)[0])
 
     async def deployments(self, user: str, space: str | None = None) -> list[DeploymentView]:
         """Return the user's deployments by name, those of a space or all."""
@@ -271,7 +280,7 @@ class Deployments:
 
     # --- revisions ----------------------------------------------------------------------------------------------------
 
-    async def _servable(self, user: str, version: str) -> ServableVersion:
+    async def _servable(self, user: str, version: str, *, checked: bool = True) -> ServableVersion:
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise Unprocessable(
                 "This server lacks what answers requests over HTTP.",
@@ -282,7 +291,7 @@ class Deployments:
                 "This server has several hosts, and replicas can be reached on one only.",
                 hint="Deploy on a server with one host.",
             )
-        return await self._service.versions.servable(user, VersionReference.of(version))
+        return await self._service.versions.servable(user, VersionReference.of(version), checked=checked)
 
     async def _begin(
         self, user: str, row: CatalogueRow, new: NewRevision, version: ServableVersion, again: int = 0

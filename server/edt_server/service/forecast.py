@@ -10,6 +10,7 @@ import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.forecast import Forecast, more_than_exist
+from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobProgress, JobSpec, Reason
 from edt_server.core.core import Core
 from edt_server.core.events import JobDemand
@@ -48,18 +49,21 @@ def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
         # A job can use more than its first slots only when it trains, so it grows in a second step.
         core.apply(JobDemand(_ME, spec.max_workers), now.time)
         settle(core, now.time)
-        starts = _starts(now, core, ends, {} if at_once else leaving, begins, group.resource_group)
+        grows = "while it has the load" if spec.framework == Framework.SERVE else "as soon as it trains"
+        starts = _starts(now, core, ends, {} if at_once else leaving, begins, group.resource_group, grows)
         many = more_than_exist(spec.max_workers, core.slots_in(group.resource_group))
         return msgspec.structs.replace(starts, text=f"{starts.text} {many}".rstrip())
     reason = core.reason(_ME, lambda job: now.names.get(job, job), now=now.time, ends=ends)
     return _waits(now, reason)
 
 
-def _starts(now: Now, core: Core, ends: Ends, leaving: Mapping[str, int], begins: int, pool: str) -> Forecast:
+def _starts(
+    now: Now, core: Core, ends: Ends, leaving: Mapping[str, int], begins: int, pool: str, when: str
+) -> Forecast:
     slots = core.slots_in(pool)
     free = sum(core.resource_group_of(slot) == pool for slot in now.core.free())
     held = len(core.holding(_ME))
-    grows = f", and grow to {held} as soon as it trains" if held > begins else ""
+    grows = f", and grow to {held} {when}" if held > begins else ""
     on = f"on {begins} of {_slots(slots)}"
     if not leaving:
         text = f"It would start at once, {on} ({free} {'is' if free == 1 else 'are'} free){grows}.{_others(now, core)}"

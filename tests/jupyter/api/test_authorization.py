@@ -45,6 +45,7 @@ DECLARED = {
     ("GET", "/searches"): ("read", "edt:searches"),
     ("POST", "/searches"): ("write", "edt:searches"),
     ("POST", "/searches/preview"): ("read", "edt:searches"),
+    ("POST", "/previews/deployment"): ("read", "edt:deployments"),
     ("GET", "/searches/{id}"): ("read", "edt:searches"),
     ("PATCH", "/searches/{id}"): ("write", "edt:searches"),
     ("DELETE", "/searches/{id}"): ("write", "edt:searches"),

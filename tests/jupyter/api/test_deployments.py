@@ -265,6 +265,20 @@ async def test_what_cannot_be_deployed_says_why(version, call):
     assert (await call("GET", "deployments")).json["deployments"] == []
 
 
+async def test_a_preview_says_when_it_would_answer_and_on_whose_slots(version, call):
+    await version("word")
+    new = {"version": "echo", "replicas": [0, 2]}
+    free = await call("POST", "previews/deployment", body=new)
+    assert free.status == 200, free.body
+    assert (free.json["code"], free.json["slots"]) == ("now", 2)
+    assert free.json["text"].endswith("(2 are free), and grow to 2 while it has the load.")
+    for change, status, field in REFUSED:
+        if field != "name":
+            refused = await call("POST", "previews/deployment", body={"version": "echo", **change})
+            assert (refused.status, refused.json.get("field")) == (status, field), (change, refused.body)
+    assert (await call("GET", "deployments")).json["deployments"] == []
+
+
 async def test_a_script_of_its_own_needs_a_predictor(version, call):
     await version("word", files={"train.py": WRITES_WEIGHTS})
     refused = await call("POST", "deployments", body={"version": "echo"})

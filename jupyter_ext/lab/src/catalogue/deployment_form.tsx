@@ -2,9 +2,13 @@
 
 import type { ReactElement } from 'react';
 
-import { useEdt } from '../page/surroundings';
+import { Forecast } from '../page/forecast';
 import { BoxedForm, ChoiceField, TextField, WrongAnswer, useForm, whole } from '../page/form';
+import type { Answers } from '../page/form';
+import { usePreview } from '../page/previewed';
+import { useEdt } from '../page/surroundings';
 import type { IDeploymentView, IModelVersion } from '../catalogue_schemas';
+import type { IForecast } from '../schemas';
 
 /** `versions` are those that may be chosen, by name and the newest first; `version` is the one to begin with. */
 export function DeploymentForm(props: {
@@ -29,21 +33,10 @@ export function DeploymentForm(props: {
     public: 'off'
   };
   const form = useForm(initial, async answers => {
-    const [least, most] = [whole(answers, 'least', 0), whole(answers, 'most', 1)];
-    if (most < least) {
-      throw new WrongAnswer('most', `Give at least ${least}.`);
-    }
-    const made = await api.request<IDeploymentView>('deployments', {}, 'POST', {
-      version: answers['version'],
-      name: answers['name'],
-      replicas: [least, most],
-      priority: whole(answers, 'priority', 1),
-      space: answers['space'],
-      exact: answers['exact'] === 'on',
-      public: answers['public'] === 'on'
-    });
+    const made = await api.request<IDeploymentView>('deployments', {}, 'POST', request(answers));
     props.onDone(made.name);
   });
+  const preview = usePreview<IForecast>('previews/deployment', previewed(form.answers));
   return (
     <BoxedForm form={form} label="A new deployment" send="Deploy" sending="Deploying …" onCancel={props.onCancel}>
       <ChoiceField form={form} name="version" label="Version" choices={choices} />
@@ -82,6 +75,36 @@ export function DeploymentForm(props: {
           ['on', 'everybody who can reach this server']
         ]}
       />
+      <div className={preview.fresh ? 'jp-edt-preview' : 'jp-edt-preview jp-mod-stale'}>
+        {preview.value !== null && <Forecast text={preview.value.text} />}
+      </div>
     </BoxedForm>
   );
+}
+
+/** The body of a new deployment. WrongAnswer where a field has none. */
+function request(answers: Answers): Record<string, unknown> {
+  const [least, most] = [whole(answers, 'least', 0), whole(answers, 'most', 1)];
+  if (most < least) {
+    throw new WrongAnswer('most', `Give at least ${least}.`);
+  }
+  return {
+    version: answers['version'],
+    name: answers['name'],
+    replicas: [least, most],
+    priority: whole(answers, 'priority', 1),
+    space: answers['space'],
+    exact: answers['exact'] === 'on',
+    public: answers['public'] === 'on'
+  };
+}
+
+/** The part of it that decides about slots, as JSON; "" while something in it is wrong. */
+function previewed(answers: Answers): string {
+  try {
+    const { version, replicas, priority } = request(answers);
+    return JSON.stringify({ version, replicas, priority });
+  } catch {
+    return '';
+  }
 }

@@ -2,6 +2,7 @@
 
 import type { ReactElement } from 'react';
 
+import { Forecast } from '../page/forecast';
 import { bytes, count } from '../words';
 
 import type { IPreview } from './answers';
@@ -14,10 +15,7 @@ export function Preview(props: { of: IPreview; fresh: boolean }): ReactElement {
   const files = [...of.files].sort((a, b) => Number(b.name === of.main) - Number(a.name === of.main));
   return (
     <section className={props.fresh ? 'jp-edt-preview' : 'jp-edt-preview jp-mod-stale'} aria-label="Preview">
-      <p className="jp-edt-forecast" role="status">
-        <span aria-hidden="true">◷ </span>
-        {of.forecast.text}
-      </p>
+      <Forecast text={of.forecast.text} />
       <details open>
         <summary>
           Packed: {count(of.files.length, 'file')}, {bytes(of.size)}

@@ -3,18 +3,18 @@
  * would be packed and when the job would start; what is wrong is said at the field it is about.
  */
 
-import { useEffect, useId, useRef, useState } from 'react';
+import { useId, useRef, useState } from 'react';
 import type { FormEvent, ReactElement, ReactNode } from 'react';
 
 import type { Contents } from '@jupyterlab/services';
 
-import { ApiError, LOGGED_OUT } from '../api';
 import { useEdt } from '../page/surroundings';
 import { explain } from '../page/explain';
 import type { Explained } from '../page/explain';
 import { Field } from '../page/field';
 import type { InputAttributes } from '../page/field';
 import { usePolled } from '../page/polled';
+import { NOTHING_WRONG, usePreview } from '../page/previewed';
 import { Failure, Loading } from '../page/standing';
 import { Tabs } from '../page/tabs';
 import type { IJobView, ISearchView } from '../views';
@@ -27,9 +27,6 @@ import { pythons, usualPython, whose } from './pythons';
 import type { IInterpreters } from './pythons';
 import { SourceField } from './source_field';
 
-const PAUSE = 400;
-/** Milliseconds until a server that did not answer is asked for the preview again. */
-const AGAIN = 3000;
 const CODE_HINTS: Record<string, string> = {
   job: 'The server has kept it, whatever has become of the files since.',
   files: 'Packed anew, as it is now.'
@@ -63,7 +60,6 @@ const NUMBERS = [
   ['min_epochs', 'Compare first after', 'Epochs; a third of the trials goes on each time.', 'never'],
   ['parallel', 'At once', 'Trials that train at the same time, at most.', 'as many as get slots']
 ] as const;
-const NEVER: Explained = { message: '', hint: '', field: '' };
 
 /** The names of data sets; none where there is no catalogue. */
 interface IDatasets {
@@ -84,7 +80,7 @@ export function TrainPage(props: {
   const { api, jobs } = useEdt();
   const [draft, setDraft] = useState(props.draft);
   const [tried, setTried] = useState(false);
-  const [refused, setRefused] = useState<Explained>(NEVER);
+  const [refused, setRefused] = useState<Explained>(NOTHING_WRONG);
   const [busy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
   const scriptList = useId();
@@ -93,12 +89,12 @@ export function TrainPage(props: {
   const interpreters = usePolled('interpreters', () => api.request<IInterpreters>('interpreters'), null).value?.interpreters ?? [];
   const usual = usualPython(interpreters, draft);
   const { body, wrong } = request({ ...draft, python: draft.python || usual });
-  const preview = usePreview(body === null ? '' : JSON.stringify(body));
+  const preview = usePreview<IPreview>('previews', body === null ? '' : JSON.stringify(body));
 
   const change = (changes: Partial<Draft>): void => {
     const next = { ...draft, ...changes };
     setDraft(next);
-    setRefused(NEVER);
+    setRefused(NOTHING_WRONG);
     props.onDraft(next);
   };
   const told = refused.message !== '' ? refused : preview.error;
@@ -374,44 +370,4 @@ export function TrainPage(props: {
       </div>
     </div>
   );
-}
-
-/** The preview of a request (its JSON), a moment after it was last changed; "" for none. */
-function usePreview(body: string): { value: IPreview | null; fresh: boolean; error: Explained } {
-  const { api } = useEdt();
-  const [value, setValue] = useState<IPreview | null>(null);
-  const [answered, setAnswered] = useState('');
-  const [error, setError] = useState<Explained>(NEVER);
-  useEffect(() => {
-    setError(NEVER);
-    if (body === '') {
-      setValue(null);
-      return;
-    }
-    let over = false;
-    const ask = async (): Promise<void> => {
-      try {
-        const answer = await api.request<IPreview>('previews', {}, 'POST', JSON.parse(body));
-        if (!over) {
-          setValue(answer);
-          setAnswered(body);
-          setError(NEVER);
-        }
-      } catch (thrown) {
-        if (!over) {
-          setValue(null);
-          setError(explain(thrown));
-          if (thrown instanceof ApiError && (thrown.unreachable || thrown.code === LOGGED_OUT)) {
-            timer = window.setTimeout(() => void ask(), AGAIN);
-          }
-        }
-      }
-    };
-    let timer = window.setTimeout(() => void ask(), PAUSE);
-    return () => {
-      over = true;
-      window.clearTimeout(timer);
-    };
-  }, [api, body]);
-  return { value, fresh: answered === body, error };
 }
