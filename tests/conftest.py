@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell lets what it starts in the background ignore Ctrl-C, and all that is started from there inherits it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ["DO_NOT_TRACK"] = "true"  # no library reports its use to its makers from here
     # What killed processes leave behind goes with this folder. Its name is short: there are sockets in it.
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays, as ever

@@ -79,8 +79,9 @@ def onnx_model(path: Path, *, max_batch: int, exact: bool) -> TrainedModel:
 def mlflow_model(folder: Path, *, max_batch: int, exact: bool) -> TrainedModel | PackagePredictor:
     """Load a folder with an `MLmodel`. Raises what its code raises, and Unprocessable without MLflow."""
     pyfunc = _module("mlflow.pyfunc", "mlflow")
-    # MLflow would take the first GPU that it sees.
+    # MLflow would take the first GPU that it sees, and report its use to its makers.
     os.environ.setdefault("MLFLOW_DEFAULT_PREDICTION_DEVICE", str(_CPU))
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     model = pyfunc.load_model(str(folder))
     inputs, outputs = model.metadata.get_input_schema(), model.metadata.get_output_schema()
     if inputs is not None and (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -43,6 +44,7 @@ def to_mlflow(target: Path, model: nn.Module, examples: Examples) -> None:
             "MLflow's models of torch take one array, and this one takes several.",
             hint="Export it as ONNX: version.export(model, 'onnx')",
         )
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # or it would report its use to its makers
     mlflow, models = importlib.import_module("mlflow.pytorch"), importlib.import_module("mlflow.models")
     rows = _two_rows(examples)
     target.parent.mkdir(parents=True, exist_ok=True)
