@@ -35,6 +35,10 @@ def test_from_a_finished_job_to_a_version_that_is_trained_again(screen: Screen, 
     dialog.get_by_label("Alias").fill("champion")
     screen.answer("Keep", says="Keep the model of “good net”")
     expect(page.get_by_text("Kept as good-net/1: it is in the catalogue, under Versions.")).to_be_visible()
+    page.get_by_role("button", name="Deploy …").click()
+    form = page.get_by_role("form", name="A new deployment")
+    expect(form.get_by_label("Version")).to_have_value("good-net/1")
+    form.get_by_role("button", name="Cancel").click()
 
     screen.run("edt:open-catalogue", tab="versions")
     row = page.get_by_role("row", name="good-net/1")

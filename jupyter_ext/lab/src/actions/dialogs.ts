@@ -16,8 +16,8 @@ export interface Dialogs {
   agreed(title: string, body: string, label: string, danger?: boolean): Promise<boolean>;
   /** Ask for the values of a form; null when the person cancels. */
   filled(title: string, fields: IField[], label: string): Promise<Record<string, string> | null>;
-  /** Show a message for a few seconds. */
-  notify(text: string): void;
+  /** Show a message for a few seconds, with a button for what is likely to come `next`. */
+  notify(text: string, next?: { label: string; run: () => void }): void;
 }
 
 /** The inputs of `fields`, each in its label. */

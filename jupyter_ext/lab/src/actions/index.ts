@@ -1,6 +1,7 @@
 /** The commands that act on one job: in the palette, in the panel's context menu, behind the buttons of cards. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { sentenceOf } from '../api';
 import { CATEGORY, CommandIDs, type IJobArgs } from '../commands';
@@ -12,7 +13,9 @@ import { labDialogs } from './lab_dialogs';
 import { LABELS } from './offered';
 import * as verbs from './verbs';
 
-const VERBS: Record<string, { label: string; run: (edt: IEdt, view: IJobView, dialogs: Dialogs) => Promise<void> }> = {
+type Run = (edt: IEdt, view: IJobView, dialogs: Dialogs, execute: (command: string, args: ReadonlyPartialJSONObject) => void) => Promise<void>;
+
+const VERBS: Record<string, { label: string; run: Run }> = {
   [CommandIDs.suspend]: { label: 'Suspend Job …', run: verbs.suspend },
   [CommandIDs.resume]: { label: 'Resume Job', run: verbs.resume },
   [CommandIDs.stop]: { label: 'Stop Job …', run: verbs.stop },
@@ -57,7 +60,7 @@ export const actions: JupyterFrontEndPlugin<void> = {
           try {
             const view = await choose(app, edt, args as IJobArgs, command, label.replace(/ …$/, ''));
             if (view) {
-              await run(edt, view, labDialogs);
+              await run(edt, view, labDialogs, (next, given) => void app.commands.execute(next, given));
             }
           } catch (error) {
             Notification.error(sentenceOf(error), { autoClose: 10_000 });

@@ -28,8 +28,9 @@ export const labDialogs: Dialogs = {
     return answer.button.accept ? answer.value : null;
   },
 
-  notify(text) {
-    Notification.success(text, { autoClose: NOTIFICATION_MS });
+  notify(text, next) {
+    const actions = next === undefined ? [] : [{ label: next.label, callback: next.run }];
+    Notification.success(text, { autoClose: NOTIFICATION_MS, actions });
   }
 };
 

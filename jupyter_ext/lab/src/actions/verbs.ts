@@ -1,5 +1,8 @@
 /** What the commands do: ask for agreement where something is lost, tell the server, show what it answers. */
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+
 import { copyText } from '../clipboard';
+import { CommandIDs } from '../commands';
 import { download as downloadPart } from '../job/download';
 import type { IEdt } from '../tokens';
 import type { IJobPatch, IJobView } from '../views';
@@ -7,6 +10,7 @@ import { deleteWords, pythonOf, stopWords, suspendWords } from './consequences';
 import type { Dialogs } from './dialogs';
 
 type Verb = (edt: IEdt, view: IJobView, dialogs: Dialogs) => Promise<void>;
+type Execute = (command: string, args: ReadonlyPartialJSONObject) => void;
 
 const checkpointsOf = async (edt: IEdt, view: IJobView) => (await edt.api.checkpoints(view.id)).checkpoints;
 
@@ -66,7 +70,7 @@ export const download: Verb = async (edt, view, dialogs) => {
 };
 
 /** Keep the final weights and the code as the next version of a name. */
-export const register: Verb = async (edt, view, dialogs) => {
+export const register = async (edt: IEdt, view: IJobView, dialogs: Dialogs, execute: Execute): Promise<void> => {
   const told = await dialogs.filled(
     `Keep the model of “${view.name}”`,
     [
@@ -78,7 +82,8 @@ export const register: Verb = async (edt, view, dialogs) => {
   );
   if (told !== null) {
     const { id } = await edt.api.register({ job: view.id, ...told });
-    dialogs.notify(`Kept as ${id}: it is in the catalogue, under Versions.`);
+    const deploy = (): void => execute(CommandIDs.openCatalogue, { tab: 'deployments', deploy: id });
+    dialogs.notify(`Kept as ${id}: it is in the catalogue, under Versions.`, { label: 'Deploy …', run: deploy });
   }
 };
 

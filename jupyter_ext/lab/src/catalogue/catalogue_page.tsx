@@ -14,16 +14,22 @@ import { Models } from './models';
 import type { Uploads } from './uploads';
 import { Versions } from './versions';
 
+/** A tab, and with `deploy` the version for which the form of a deployment is open there. */
+export interface Wanted {
+  readonly tab: string;
+  readonly deploy: string;
+}
+
 /** `asked` brings a tab to the front while the page is open. */
 export function CataloguePage(props: {
-  tab: string;
-  asked: ISignal<object, string>;
+  wanted: Wanted;
+  asked: ISignal<object, Wanted>;
   uploads: Uploads;
   onTab: (tab: string) => void;
 }): ReactElement {
-  const [tab, setTab] = useState(props.tab);
+  const [tab, setTab] = useState(props.wanted.tab);
   // The version for which the form of a deployment is open, as long as nobody has cancelled or sent it.
-  const [deploying, setDeploying] = useState('');
+  const [deploying, setDeploying] = useState(props.wanted.deploy);
   const choose = (key: string): void => {
     setTab(key);
     props.onTab(key);
@@ -33,7 +39,7 @@ export function CataloguePage(props: {
     choose('deployments');
   };
   useEffect(() => {
-    const onAsked = (_: object, key: string): void => choose(key);
+    const onAsked = (_: object, wanted: Wanted): void => (wanted.deploy === '' ? choose(wanted.tab) : deploy(wanted.deploy));
     props.asked.connect(onAsked);
     return () => {
       props.asked.disconnect(onAsked);

@@ -1,6 +1,6 @@
 /** Deployments: what answers requests under which name, tried out, given another version, rolled back or stopped. */
 
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { labDialogs } from '../actions/lab_dialogs';
@@ -36,8 +36,15 @@ export function Deployments({ deploying, onDecided }: { deploying: string; onDec
     SECONDS * 5
   );
   const [chosen, setChosen] = useState('');
-  const [making, setMaking] = useState(deploying !== '');
+  const [making, setMaking] = useState(false);
+  useEffect(() => {
+    if (deploying !== '') {
+      setMaking(true);
+      versions.again(); // it may have been kept a moment ago
+    }
+  }, [deploying]);
   const known = versions.value?.versions ?? [];
+  const listed = deploying === '' ? known.length > 0 : known.some(({ name, number }) => `${name}/${number}` === deploying);
   const close = (): void => {
     setMaking(false);
     onDecided();
@@ -47,8 +54,9 @@ export function Deployments({ deploying, onDecided }: { deploying: string; onDec
       <p className="jp-edt-hint">
         A deployment lets a version of a model answer requests. Its replicas have slots like those of trainings, as many as the load needs.
       </p>
-      {making && known.length > 0 ? (
+      {making && listed ? (
         <DeploymentForm
+          key={deploying}
           versions={known}
           version={deploying}
           onCancel={close}

@@ -1,4 +1,4 @@
-/** `edt:open-catalogue`: data sets, models and instance groups; `tab` names the one to show. */
+/** `edt:open-catalogue`: `tab` names the page to show, and with `deploy` the form of a deployment is open for that version. */
 
 import { ILayoutRestorer } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
@@ -14,10 +14,12 @@ import { Opener } from '../page/opener';
 import { IEdt } from '../tokens';
 
 import { CataloguePage } from './catalogue_page';
+import type { Wanted } from './catalogue_page';
 import { Uploads } from './uploads';
 
 interface Args extends ReadonlyJSONObject {
   tab: string;
+  deploy: string;
 }
 
 /** The page of the catalogue. */
@@ -35,7 +37,7 @@ export const catalogue: JupyterFrontEndPlugin<void> = {
     launcher: ILauncher | null
   ): void => {
     const command = CommandIDs.openCatalogue;
-    const asked = new Signal<object, string>({});
+    const asked = new Signal<object, Wanted>({});
     const uploads = new Uploads(edt.api);
     uploads.endedUnseen.connect((_, { name, error }) => {
       if (error === null) {
@@ -55,7 +57,7 @@ export const catalogue: JupyterFrontEndPlugin<void> = {
         key: () => '',
         label: () => 'Catalogue',
         content: (args, _, keep) => (
-          <CataloguePage tab={args.tab} asked={asked} uploads={uploads} onTab={tab => keep({ tab })} />
+          <CataloguePage wanted={args} asked={asked} uploads={uploads} onTab={tab => keep({ tab, deploy: '' })} />
         )
       },
       restorer
@@ -65,11 +67,11 @@ export const catalogue: JupyterFrontEndPlugin<void> = {
       caption: 'What jobs are made of, and the queues they wait in',
       icon: catalogueIcon,
       execute: args => {
-        const tab = typeof args['tab'] === 'string' ? args['tab'] : '';
-        const open = opener.find({ tab });
-        const page = opener.open({ tab: tab || 'datasets' });
+        const [tab, deploy] = ['tab', 'deploy'].map(name => (typeof args[name] === 'string' ? args[name] : '')) as [string, string];
+        const open = opener.find({ tab, deploy });
+        const page = opener.open({ tab: tab || 'datasets', deploy });
         if (open !== undefined && tab !== '') {
-          asked.emit(tab);
+          asked.emit({ tab, deploy });
         }
         return page;
       }
