@@ -10,6 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from edt_server.store.searches import SearchReader
 from edt_server.store.writer import Writer
 
 _LEAST_WINDOW = 4096
+# Columns in place of entities, whose bookkeeping took half of the time of a list of jobs.
+_JOB = [JobModel.__table__.columns[field.name] for field in fields(JobRow)]
 
 
 class _Turn:
@@ -130,7 +133,7 @@ class Store:
         With a `search` only its trials, with "" only jobs that are no trials. `before` is (time of creation, id) of a
         job, for paging: only jobs after it in this order.
         """
-        query = select(JobModel).order_by(JobModel.created.desc(), JobModel.id.desc()).limit(limit)
+        query = select(*_JOB).order_by(JobModel.created.desc(), JobModel.id.desc()).limit(limit)
         if before is not None:
             # By key, not by offset: a page is the same when jobs were added or removed in the meantime.
             query = query.where(tuple_(JobModel.created, JobModel.id) < before)
@@ -149,7 +152,7 @@ class Store:
             values = each(tags).table_valued("value")
             query = query.where(select(values.c.value).where(values.c.value == tag).exists())
         with self._reading() as session:
-            return [model.value(JobRow, without="search") for model in session.scalars(query)]
+            return [JobRow(*row) for row in session.execute(query)]
 
     def labels(self, owner: str) -> list[tuple[str, str, int, float]]:
         """Return the projects and experiments of an owner's jobs, by name, without reading whole rows.
