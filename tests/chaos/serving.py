@@ -52,6 +52,7 @@ class Predictor:
 WORDS = {"1": "hello", "2": "goodbye"}  # what the weights of a version say, by its number
 # Python lets go of memory late, and the counters of a first minute are not there before.
 WARM, MOST_GROWTH = 0.25, 1.05
+SPARE = 2 << 20  # bytes: Python takes memory by the megabyte, and the edge has seven
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,7 @@ def soak(of: World) -> None:
     for name in watched:
         (memory, files), (later, open_later) = before[name], after[name]
         print(f"  {name}: memory {memory / 1e6:.1f} → {later / 1e6:.1f} MB, files {files} → {open_later}")
-        assert later <= memory * MOST_GROWTH, f"the memory of the {name} grows"
+        assert later <= memory * MOST_GROWTH + SPARE, f"the memory of the {name} grows"
         assert open_later <= files + CALLERS, f"the {name} leaves files open"
     print(f"  {of.size.soak:.0f} s: {asked.told()}")
 

@@ -55,9 +55,10 @@ def test_a_job_moves_to_a_queue_over_other_hosts_and_ends_with_the_same_bits(
     gates = Gates(tmp_path / "gates", EPOCHS)
     job = halves.submit("cnn.py", *LONG, "--gates", str(gates.folder), instance_group="day")
     wait_for_hosts(job, "a")
-    gates.open_until(lambda: len(halves.commits(job)) > 5, "updates on the first host")
+    gates.open_until(lambda: len(halves.commits(job)) > 5, "updates on the first host", ready=2)
     assert job.update(instance_group="night").view.instance_group == "night"
-    gates.open_until(lambda: hosts_of(job) == {"b"}, "the move to the other host")
+    # A worker of the other host has to be there before the epochs are over.
+    gates.open_until(lambda: hosts_of(job) == {"b"}, "the move to the other host", ready=3)
     before = len(halves.commits(job))
     gates.open_until(lambda: len(halves.commits(job)) > before, "updates on the other host")
     gates.open_all()
