@@ -131,8 +131,8 @@ class Version:
         with self._unpacked() as folder:
             _load(folder, model)
             try:
-                examples = msgspec.json.decode((folder / SIGNATURE_FILE).read_bytes(), type=Examples)
-            except FileNotFoundError:
+                examples = Examples.read(folder / SIGNATURE_FILE)
+            except (FileNotFoundError, msgspec.DecodeError):
                 raise Conflict(
                     f"Nothing tells what {self.id} takes: trainings with FabricModel write examples at their end.",
                     hint="Register the final weights of one, or download the weights and export them yourself.",
@@ -144,12 +144,12 @@ class Version:
 
     @contextlib.contextmanager
     def _unpacked(self) -> Iterator[Path]:
-        """Download the files of the version for a moment. Conflict for one without weights."""
+        """Fetch the weights and the signature for a moment. Conflict for a version without weights."""
         if not self.view.sha256:
             raise Conflict(f"{self.id} was made of a folder: it has no weights to load.")
         with tempfile.TemporaryDirectory(prefix="edt-") as folder:
             with zipfile.ZipFile(self.download(folder)) as archive:
-                archive.extractall(folder)
+                archive.extractall(folder, {"weights.pth", SIGNATURE_FILE} & set(archive.namelist()))
             yield Path(folder)
 
     def download(

@@ -36,14 +36,12 @@ class _Called(nn.Module):
         super().__init__()
         self._call = call
 
-    def forward(self, inputs: torch.Tensor | Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def forward(self, given: torch.Tensor | Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the outputs by name."""
-        arrays = (
-            inputs.numpy()
-            if isinstance(inputs, torch.Tensor)
-            else {name: each.numpy() for name, each in inputs.items()}
+        whole = (
+            given.numpy() if isinstance(given, torch.Tensor) else {name: each.numpy() for name, each in given.items()}
         )
-        return {name: torch.from_numpy(np.array(array)) for name, array in self._call(arrays).items()}
+        return {name: torch.from_numpy(np.array(array)) for name, array in self._call(whole).items()}
 
 
 def onnx_model(path: Path, *, max_batch: int, exact: bool) -> TrainedModel:
@@ -84,9 +82,7 @@ def mlflow_model(folder: Path, *, max_batch: int, exact: bool) -> TrainedModel |
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     model = pyfunc.load_model(str(folder))
     inputs, outputs = model.metadata.get_input_schema(), model.metadata.get_output_schema()
-    if inputs is not None and (
-        not inputs.is_tensor_spec() or any(each.type.name not in DATATYPE_OF for each in inputs)
-    ):
+    if inputs is not None and not _of_numbers(inputs):
         return PackagePredictor(_Table(model, inputs), max_batch)
     named = inputs is not None and inputs.has_input_names()
 
@@ -94,9 +90,10 @@ def mlflow_model(folder: Path, *, max_batch: int, exact: bool) -> TrainedModel |
         whole = arrays if named or not isinstance(arrays, Mapping) else next(iter(arrays.values()))
         return _by_name(model.predict(whole))
 
-    signature = (
-        None if inputs is None else Signature(_mlflow_tensors(inputs, "input"), _mlflow_tensors(outputs, "output"))
-    )
+    signature = None
+    if inputs is not None:
+        known = outputs is not None and _of_numbers(outputs)
+        signature = Signature(_mlflow_tensors(inputs, "input"), _mlflow_tensors(outputs, "output") if known else ())
     return _served(call, signature, max_batch=max_batch, exact=exact)
 
 
@@ -105,11 +102,17 @@ class _Table:
 
     def __init__(self, model: Any, columns: Any) -> None:
         self._model = model
+        self._refused = importlib.import_module("mlflow.exceptions").MlflowException
         self._kinds = {} if columns.is_tensor_spec() else {each.name: each.type for each in columns if each.name}
 
     def predict(self, rows: Sequence[Any]) -> list[Any]:
         """Return the answer to each row. BadRequest where the rows have not the columns of the model."""
-        found = self._model_answer(self._frame(rows))
+        frame = self._frame(rows)
+        try:
+            found = self._model.predict(frame)
+        except self._refused as wrong:
+            # Before the cause MLflow prints the whole table.
+            raise BadRequest(" ".join(str(wrong).rpartition("Error: ")[2].split())) from None
         return list(found.to_dict("records")) if hasattr(found, "columns") else np.asarray(found).tolist()
 
     def _frame(self, rows: Sequence[Any]) -> Any:
@@ -122,14 +125,6 @@ class _Table:
             return frame.astype({name: kind for name, kind in kinds.items() if name in frame})
         except (ValueError, TypeError) as wrong:
             raise BadRequest(f"the rows do not fit the columns of the model: {wrong}") from None
-
-    def _model_answer(self, frame: Any) -> Any:
-        refused = importlib.import_module("mlflow.exceptions").MlflowException
-        try:
-            return self._model.predict(frame)
-        except refused as wrong:
-            # Before the cause MLflow prints the whole table.
-            raise BadRequest(" ".join(str(wrong).rpartition("Error: ")[2].split())) from None
 
 
 def _served(

@@ -152,7 +152,7 @@ def load_examples(weights: Path) -> Examples | None:
     """Return what the file next to the weights describes, None where there is no such file."""
     path = weights.with_name(SIGNATURE_FILE)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Examples)
+        return Examples.read(path)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

@@ -7,6 +7,7 @@ knows what the version takes.
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 
@@ -50,3 +51,8 @@ class Examples(msgspec.Struct, frozen=True, kw_only=True):
     signature: Signature
     layout: FeatureLayout = FeatureLayout.TENSOR
     examples: tuple[Example, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> Examples:
+        """Return what a file describes. Raises OSError, and msgspec.DecodeError where its content is something else."""
+        return msgspec.json.decode(path.read_bytes(), type=cls)

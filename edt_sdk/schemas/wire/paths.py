@@ -34,7 +34,7 @@ class JobPaths:
         """Return RESULT_DIR."""
         # WMLA's path: its scripts build RESULT_DIR themselves from DLI_RESULT_FS and the name of the user.
         # Joined at once, as the view of each job in a list has it.
-        return Path(self.data_dir, "results", self.owner, "batchworkdir", self.job_id)
+        return Path(self.results_root, self.owner, "batchworkdir", self.job_id)
 
     @property
     def submitted(self) -> Path:

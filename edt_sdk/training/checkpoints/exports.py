@@ -63,7 +63,7 @@ def to_mlflow(target: Path, model: nn.Module, examples: Examples) -> None:
             )
             shutil.rmtree(target, ignore_errors=True)
             Path(folder, "made").rename(target)
-    except Exception as error:
+    except Exception as error:  # as above
         raise _refused(error) from None
 
 

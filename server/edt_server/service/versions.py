@@ -519,7 +519,7 @@ def _example(signature: Path) -> Any:
     if not is_regular(signature) or signature.stat().st_size > _LARGEST_SIGNATURE:
         return None
     try:
-        (first, *_) = msgspec.json.decode(signature.read_bytes(), type=Examples).examples
+        (first, *_) = Examples.read(signature).examples
         files = {name: io.BytesIO(content) for name, content in first.inputs.items()}
         inputs = {name: np.lib.format.read_array(file, allow_pickle=False).tolist() for name, file in files.items()}
     except Exception:  # the job's process wrote it, and numpy raises a dozen types

@@ -156,6 +156,23 @@ def test_a_model_of_mlflow_without_a_signature_takes_rows_of_numbers(tmp_path: P
         assert array(found).tobytes() == net(x).numpy().tobytes()
 
 
+@pytest.mark.parametrize("answer", [None, np.array(["no", "yes"])], ids=["unknown", "texts"])
+def test_a_model_of_mlflow_may_say_what_it_takes_and_no_numbers_of_what_it_returns(tmp_path: Path, answer: Any) -> None:
+    class Doubles(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+        def predict(self, context: Any, model_input: np.ndarray) -> np.ndarray:
+            return 2 * model_input
+
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    signature = infer_signature(x, answer)
+    mlflow.pyfunc.save_model(
+        str(tmp_path / "m"), python_model=Doubles(), signature=signature, pip_requirements=["numpy"]
+    )
+    served = foreign_model.mlflow_model(tmp_path / "m", max_batch=4, exact=False)
+    assert served.signature == Signature((Tensor("input", "FP64", (-1, 2)),))
+    (found,) = ask(served, request({"inputs": x.tolist()}))
+    assert found.json["outputs"] == [[2, 4], [6, 8]]
+
+
 def test_a_model_of_mlflow_that_takes_columns_gets_a_table(tmp_path: Path) -> None:
     """Also: texts, rows without names, and rows that do not fit, which harm no other."""
 

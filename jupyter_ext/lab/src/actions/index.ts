@@ -1,7 +1,6 @@
 /** The commands that act on one job: in the palette, in the panel's context menu, behind the buttons of cards. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
-import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { sentenceOf } from '../api';
 import { CATEGORY, CommandIDs, type IJobArgs } from '../commands';
@@ -13,7 +12,7 @@ import { labDialogs } from './lab_dialogs';
 import { LABELS } from './offered';
 import * as verbs from './verbs';
 
-type Run = (edt: IEdt, view: IJobView, dialogs: Dialogs, execute: (command: string, args: ReadonlyPartialJSONObject) => void) => Promise<void>;
+type Run = (edt: IEdt, view: IJobView, dialogs: Dialogs, execute: verbs.Execute) => Promise<void>;
 
 const VERBS: Record<string, { label: string; run: Run }> = {
   [CommandIDs.suspend]: { label: 'Suspend Job …', run: verbs.suspend },

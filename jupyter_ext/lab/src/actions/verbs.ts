@@ -10,7 +10,8 @@ import { deleteWords, pythonOf, stopWords, suspendWords } from './consequences';
 import type { Dialogs } from './dialogs';
 
 type Verb = (edt: IEdt, view: IJobView, dialogs: Dialogs) => Promise<void>;
-type Execute = (command: string, args: ReadonlyPartialJSONObject) => void;
+/** The way to what comes next: a command with its arguments. */
+export type Execute = (command: string, args: ReadonlyPartialJSONObject) => void;
 
 const checkpointsOf = async (edt: IEdt, view: IJobView) => (await edt.api.checkpoints(view.id)).checkpoints;
 

@@ -38,6 +38,10 @@ export function CataloguePage(props: {
     setDeploying(version);
     choose('deployments');
   };
+  const decided = (): void => {
+    setDeploying('');
+    props.onTab('deployments'); // so that the form is not open again after a reload
+  };
   useEffect(() => {
     const onAsked = (_: object, wanted: Wanted): void => (wanted.deploy === '' ? choose(wanted.tab) : deploy(wanted.deploy));
     props.asked.connect(onAsked);
@@ -56,7 +60,7 @@ export function CataloguePage(props: {
           { key: 'datasets', label: 'Data sets', content: () => <Datasets uploads={props.uploads} /> },
           { key: 'models', label: 'Models', content: () => <Models /> },
           { key: 'versions', label: 'Versions', content: () => <Versions onDeploy={deploy} /> },
-          { key: 'deployments', label: 'Deployments', content: () => <Deployments deploying={deploying} onDecided={() => setDeploying('')} /> },
+          { key: 'deployments', label: 'Deployments', content: () => <Deployments deploying={deploying} onDecided={decided} /> },
           { key: 'groups', label: 'Instance groups', content: () => <InstanceGroups /> }
         ]}
       />
