@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edt_sdk.schemas.errors import Conflict
-from edt_sdk.schemas.job import JobSpec, JobState
+from edt_sdk.schemas.job import JobSpec, JobState, JobView
 from edt_sdk.schemas.search.space import choice, log
 from edt_sdk.schemas.search.spec import SearchSpec
 from edt_sdk.schemas.search.views import SearchState, SearchView, TrialState
@@ -151,6 +151,24 @@ async def test_a_trial_that_a_person_stops_while_it_is_held_fails_when_it_is_cho
     await until_async(over, "the end of the search")
     states = {each.number: (each.state, each.message) for each in await service.searches.trials("ann", search)}
     assert states[chosen.number] == (TrialState.FAILED, "Stopped by ann.")
+
+
+async def test_a_trial_may_end_between_the_look_at_it_and_the_order_to_it(service, monkeypatch):
+    set_budget, refused = service.set_budget, []
+
+    async def late(user: str, job: str, budget: int | None) -> JobView:
+        await becomes(service.job, job, JobState.FINISHED)
+        try:
+            return await set_budget(user, job, budget)
+        except Conflict:
+            refused.append(job)
+            raise
+
+    monkeypatch.setattr(service, "set_budget", late)
+    search = (await begin(service, halving(algorithm="random", min_epochs=0, trials=2, parallel=1))).id
+    await becomes(service.searches.search, search, SearchState.FINISHED)
+    assert [each.state for each in await service.searches.trials("ann", search)] == [TrialState.FINISHED] * 2
+    assert refused, "no order came too late, so this shows nothing"
 
 
 async def test_a_stopped_search_goes_on_with_the_same_trials(service):

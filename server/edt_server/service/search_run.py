@@ -365,7 +365,12 @@ class SearchRun:
                 asyncio.get_running_loop().call_later(STORE_AWAY, self._work.set)
                 return
         if not view.state.final and elastic:
-            await service.set_budget(owner, row.job, budget)
+            try:
+                await service.set_budget(owner, row.job, budget)
+            except (Conflict, NotFound):  # it has ended, or was deleted, since it was looked at
+                self._touched.add(row.job)
+                self._work.set()
+                return
         if row.state is not TrialState.RUNNING:
             await self._note(row, state=TrialState.RUNNING)
             if view.state.final:
@@ -424,7 +429,7 @@ class SearchRun:
             self._ending.add(row.job)
             if row.state is not TrialState.FINISHED:
                 why = row.message or f"Its search {self.row.spec.job.name} has ended."
-                with suppress(Conflict):  # it has ended in the meantime
+                with suppress(Conflict, NotFound):  # it has ended, or was deleted, in the meantime
                     await self._service.stop_job(self.row.owner, row.job, why=why)
         if row.state is TrialState.RUNNING:
             await self._note(row, state=TrialState.STOPPED)
