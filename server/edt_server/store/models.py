@@ -7,6 +7,7 @@ a foreign key: the events of a deleted job stay, or the allocation timeline woul
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -94,8 +95,12 @@ class Base(DeclarativeBase):
 
     def value(self, cls: type[T], without: str = "") -> T:
         """Return the row as a value of `cls`, which has a field for each column but `without`."""
-        names = (column.key for column in self.__table__.columns)
-        return cls(**{name: getattr(self, name) for name in names if name != without})
+        return cls(**{name: getattr(self, name) for name in _columns(type(self)) if name != without})
+
+
+@cache
+def _columns(model: type[Base]) -> tuple[str, ...]:
+    return tuple(column.key for column in model.__table__.columns)
 
 
 class JobModel(Base):

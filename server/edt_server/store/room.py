@@ -27,6 +27,7 @@ _BLOCK = 512  # stat(2)
 # Free bytes of the disk below which the file does not grow only to have free pages: the growth might not be completed,
 # and the log could then not start again.
 _LEAST = 4 * FREE
+_FREE = "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"  # bytes inside of the file
 
 
 class StoreRoom:
@@ -63,11 +64,9 @@ class StoreRoom:
         connection = self._engine.raw_connection()
         try:
             cursor = connection.cursor()
-            (pages,), (size,) = (
-                cursor.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_size")
-            )
+            (free,) = cursor.execute(_FREE).fetchone()
             disk = os.statvfs(self._path)
-            if pages * size >= FREE // 2 or disk.f_bavail * disk.f_frsize < _LEAST:
+            if free >= FREE // 2 or disk.f_bavail * disk.f_frsize < _LEAST:
                 return
             cursor.execute("DROP TABLE IF EXISTS edt_room")  # of a server that was killed here
             cursor.execute("CREATE TABLE edt_room (filler BLOB)")
