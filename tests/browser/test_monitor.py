@@ -208,6 +208,7 @@ def test_a_page_that_cannot_reach_the_server_talks_through_the_kernel(screen, se
     screen.run_cell()
     shown = monitor(screen)
     expect(shown).to_contain_text(re.compile(r"update \d+ of 200"))
+    expect(shown).to_contain_text(re.compile("[2-4] of at most"))  # it starts with one slot, and a stop frees several
     tab(screen, "Logs")
     expect(shown.get_by_role("list", name="Log")).to_contain_text("Epoch ")
     screen.shot("monitor-through-kernel")
