@@ -5,6 +5,7 @@ import { Widget } from '@lumino/widgets';
 import { type Dialogs, form, valuesIn } from './dialogs';
 
 const NOTIFICATION_MS = 3000;
+const WITH_BUTTON_MS = 15_000; // long enough to read it and to reach the button
 
 export const labDialogs: Dialogs = {
   async agreed(title, body, label, danger = false) {
@@ -30,7 +31,7 @@ export const labDialogs: Dialogs = {
 
   notify(text, next) {
     const actions = next === undefined ? [] : [{ label: next.label, callback: next.run }];
-    Notification.success(text, { autoClose: NOTIFICATION_MS, actions });
+    Notification.success(text, { autoClose: next === undefined ? NOTIFICATION_MS : WITH_BUTTON_MS, actions });
   }
 };
 
