@@ -13,6 +13,7 @@ __all__ = [
     "imports",
     "logging_hooks",
     "lr_schedule",
+    "own_modules",
     "own_state",
     "payload",
     "progress_lines",

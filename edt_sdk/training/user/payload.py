@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,14 +33,10 @@ from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.training.state import pickling
 from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.user.culprit import find_culprit
+from edt_sdk.training.user.own_modules import own_modules
 
 FORMAT = 1
 _LONGEST_HEADER = 4096
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
-_LIBRARIES = tuple(
-    {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-_OURS = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +138,7 @@ def by_value(roots: Sequence[Path]) -> Iterator[None]:
     before = cloudpickle.list_registry_pickle_by_value()
     registered: list[ModuleType] = []
     try:
-        for module in modules_below(roots):
+        for module in own_modules(roots):
             if module.__name__ not in before:
                 cloudpickle.register_pickle_by_value(module)
                 registered.append(module)
@@ -152,26 +147,6 @@ def by_value(roots: Sequence[Path]) -> Iterator[None]:
         for module in registered:
             # Undone afterwards: the registry is global, and the user's own pickles must not change.
             cloudpickle.unregister_pickle_by_value(module)
-
-
-def modules_below(roots: Sequence[Path]) -> list[ModuleType]:
-    """Return the loaded modules with a file below one of these folders, except `__main__`, which is always by value."""
-    resolved = [root.resolve() for root in roots]
-    found = []
-    # A copy of the list, because resolving a lazy module may import others.
-    for name, module in list(sys.modules.items()):
-        origin = getattr(module, "__file__", None)
-        if not isinstance(module, ModuleType) or not isinstance(origin, str) or not os.path.isabs(origin):
-            continue
-        # cloudpickle looks modules up by their own name, so an alias in sys.modules cannot be registered.
-        if module.__name__ != name or name == "__main__":
-            continue
-        path = Path(origin).resolve()
-        if _INSTALLED.intersection(path.parts) or any(path.is_relative_to(p) for p in (*_LIBRARIES, _OURS)):
-            continue
-        if any(path.is_relative_to(root) for root in resolved):
-            found.append(module)
-    return found
 
 
 def write(path: Path, data: bytes) -> None:

@@ -20,6 +20,7 @@ from torch import nn
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.user import payload
 from edt_sdk.training.user.culprit import find_culprit
+from edt_sdk.training.user.own_modules import own_modules
 from edt_sdk.training.user.payload import Training, TrainOptions
 
 
@@ -231,9 +232,9 @@ def test_installed_packages_below_the_folder_do_not_travel(tmp_path: Path, monke
         (folder / f"{name}.py").write_text("")
         monkeypatch.syspath_prepend(str(folder))
         importlib.import_module(name)
-    assert [m.__name__ for m in payload.modules_below([tmp_path])] == ["edt_test_own"]
+    assert [m.__name__ for m in own_modules([tmp_path])] == ["edt_test_own"]
     repository = Path(payload.__file__).parents[3]
-    assert not [m for m in payload.modules_below([repository]) if m.__name__.startswith(("edt_sdk", "torch", "json"))]
+    assert not [m for m in own_modules([repository]) if m.__name__.startswith(("edt_sdk", "torch", "json"))]
 
 
 class Holding(nn.Module):
