@@ -35,9 +35,10 @@ from edt_sdk.serving.task_program import TaskProgram
 from edt_sdk.serving.trained_model import TrainedModel, load_examples, load_weights
 from edt_sdk.training import driver
 from edt_sdk.training.calls import session
+from edt_sdk.training.member.leaving import leave
 from edt_sdk.training.member.link import Link, end_process
 from edt_sdk.training.user import explanation
-from edt_sdk.training.worker import configure, leave
+from edt_sdk.training.worker import configure
 
 
 def main() -> int:

@@ -7,7 +7,6 @@ way. A program that is no Python script is executed in the forked process.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import os
@@ -18,7 +17,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +25,7 @@ import msgspec
 from edt_sdk.schemas.wire import zygote as wire
 from edt_sdk.torchrun.script import COMMAND_VARIABLE
 from edt_sdk.training import zygote
+from edt_sdk.training.member.leaving import prepare_to_fork
 
 _PROGRAM = "edt_sdk.torchrun.script"
 _PR_SET_CHILD_SUBREAPER = 36
@@ -108,7 +107,7 @@ def open_nursery() -> Nursery | None:
         return Nursery(ours, pid)
     ours.close()
     zygote.die_with(agent)
-    _leave_out_at_exit()
+    prepare_to_fork()
     try:
         birth = zygote.serve(theirs)
     except OSError:
@@ -161,15 +160,6 @@ class ForkedProcess:
     def _see_end(self) -> None:
         _readable(self._descriptor, None)
         self.ended = time.monotonic()
-
-
-def _leave_out_at_exit() -> None:
-    """Drop exit handlers that this process's imports registered: none belongs to a script, and they cost time."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    if dynamo is not None and hasattr(dynamo, "dump_compile_times"):
-        atexit.unregister(dynamo.dump_compile_times)  # writes a line of the debug log
-    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
-        finalizer.atexit = False
 
 
 def _readable(descriptor: int, timeout: float | None) -> bool:

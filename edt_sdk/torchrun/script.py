@@ -1,20 +1,14 @@
 """Run one process of a torchrun job: the user's script as under `python script.py`, except for its start and end.
 
 The process was forked from one that has imported torch (`nursery.py`). The command is in a variable, which is removed
-before the script can see it, like all other variables between the supervisor and its agents. At its end, threads and
-exit handlers are awaited as usual, but the interpreter is not shut down: with torch loaded that takes most of a second,
-while the next round waits.
+before the script can see it, like all other variables between the supervisor and its agents.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import ctypes
 import importlib.util
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -26,6 +20,7 @@ import msgspec
 from edt_sdk.schemas.torchrun import AGENT_VARIABLE
 from edt_sdk.schemas.wire.context import JOB_VARIABLE, WORKER_VARIABLE
 from edt_sdk.torchrun import notes
+from edt_sdk.training.member.leaving import leave_script
 
 COMMAND_VARIABLE = "EDT_COMMAND"
 _NOT_FOUND = 127
@@ -33,15 +28,12 @@ _NOT_FOUND = 127
 
 def main() -> NoReturn:
     """Run the command, then end the process."""
+    code: object
     try:
         code = run()
     except SystemExit as ended:
-        if ended.code is None or isinstance(ended.code, int):
-            code = (ended.code or 0) & 0xFF
-        else:
-            print(ended.code, file=sys.stderr)
-            code = 1
-    leave(code)
+        code = ended.code
+    leave_script(code)
 
 
 def run() -> int:
@@ -63,18 +55,6 @@ def run() -> int:
         notes.fail()
         return 1
     return 0
-
-
-def leave(code: int) -> NoReturn:
-    """End this process as Python does, up to the point where no code of the script runs any more."""
-    # What the interpreter does at exit, in its order: wait for threads, run exit handlers, flush.
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None
-            stream.flush()
-    ctypes.CDLL(None).fflush(None)  # flushes the output of C libraries
-    os._exit(code)
 
 
 def _run_script(script: str, args: Sequence[str]) -> None:

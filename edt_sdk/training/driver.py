@@ -16,6 +16,7 @@ from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.wire.context import JobContext, job_context
 from edt_sdk.schemas.wire.link import DriverHello, Failed
 from edt_sdk.training.calls import session
+from edt_sdk.training.member.leaving import leave_script
 from edt_sdk.training.member.link import Link
 from edt_sdk.training.user import explanation
 
@@ -84,5 +85,12 @@ def report(link: Link, error: Exception, main: str) -> None:
     link.send(Failed(worker=None, message=message, traceback=text, final=final))
 
 
+def _exit_code() -> object:
+    try:
+        return main()
+    except SystemExit as ended:
+        return ended.code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_script(_exit_code())

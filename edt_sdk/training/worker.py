@@ -7,7 +7,6 @@ the others go on training in the meantime.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import faulthandler
 import logging
@@ -28,6 +27,7 @@ from edt_sdk.schemas.wire.pulse import STACK_SIGNAL, Phase, Pulse
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.exchange.group import open_store
 from edt_sdk.training.member.heartbeat import Heartbeat
+from edt_sdk.training.member.leaving import leave
 from edt_sdk.training.member.link import SUPERVISOR_GONE, Link, end_process
 from edt_sdk.training.member.loop import Loop
 from edt_sdk.training.member.membership import Endpoint
@@ -220,15 +220,6 @@ def fail(worker: _Worker, error: BaseException) -> NoReturn:
     worker.link.send(Failed(worker=worker.own.worker, message=message, traceback=text, final=final))
     # Not sys.exit(): threads of a group that has lost its peers, or the user's threads, could keep the process alive.
     end_process(1)
-
-
-def leave(code: int) -> NoReturn:
-    """End at once, after the exit handlers.
-
-    The end of an interpreter that has imported torch takes most of a second, and another job may wait for the slot.
-    """
-    atexit._run_exitfuncs()
-    end_process(code)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from types import CodeType, ModuleType
 
 from edt_sdk.schemas.wire import zygote as wire
 from edt_sdk.schemas.wire.context import JOB_VARIABLE, end_processes
+from edt_sdk.training.member import leaving
 from edt_sdk.training.namespaces import enter
 from edt_sdk.training.user.imports import can_fork, import_ahead
 
@@ -120,8 +121,7 @@ def import_all(*programs: str, script: str | None = None) -> None:
         delattr(sys.modules[package], child)
     ahead = import_ahead(Path(script)) if script else []
     _imported.update(_files(ahead))
-    # A collection in a forked process must not write to, and so copy, everything that was imported here.
-    gc.freeze()
+    leaving.prepare_to_fork()
     gc.enable()
 
 

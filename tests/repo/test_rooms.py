@@ -34,7 +34,7 @@ edt_sdk.notebook: client display formatting http monitor packing pictures.parts 
 edt_sdk.pictures: pictures.parts
 edt_sdk.testing: client keeper
 edt_sdk.serving: training training.calls training.checkpoints training.member training.state training.user
-edt_sdk.torchrun: training training.exchange
+edt_sdk.torchrun: training training.exchange training.member
 edt_sdk.training: training.calls training.checkpoints training.exchange training.member training.records training.sampling training.update training.user training.validation
 edt_sdk.training.calls: client display training.member training.user
 edt_sdk.training.checkpoints: training.records training.sampling training.state

@@ -5,4 +5,14 @@ Never: arithmetic of an update, which is `update/`.
 Read first: `loop.py`, then `membership.py`.
 """
 
-__all__ = ["heartbeat", "link", "loop", "membership", "model_zip", "onnx_export", "parts", "previous_zygote"]
+__all__ = [
+    "heartbeat",
+    "leaving",
+    "link",
+    "loop",
+    "membership",
+    "model_zip",
+    "onnx_export",
+    "parts",
+    "previous_zygote",
+]

@@ -160,7 +160,7 @@ def end_process(code: int) -> NoReturn:
     for child in children:
         child.join(1)
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # the reader of this stream is gone
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # its reader is gone, it is closed, or None
             stream.flush()
     # Not sys.exit: it only raises in this thread, while other threads may be blocked inside the library.
     os._exit(code)
