@@ -9,7 +9,8 @@ It also forks heirs: zygotes with sockets of their own, which wait until the zyg
 supervisor asks them. So the imports survive the death of a zygote.
 
 A template is a zygote that the server has started. It forks families: the zygote of a job and its supervisor, which
-leaves the imported modules behind by `exec` (decision 045).
+leaves the imported modules behind by `exec` (decision 045). And it forks branches: templates of one search each, which
+go on to import what the script of its trials imports (decision 053).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -66,11 +67,13 @@ class Birth:
 class Heir:
     """Holds the socket of a new zygote, in the process that was forked for it.
 
-    `greets` is True in the zygote of a family, whose supervisor does not know yet what it has imported.
+    `greets` is True where the other end of the socket does not know yet what the zygote has imported. With a `script`
+    it first imports what that needs.
     """
 
     connection: socket.socket
     greets: bool = False
+    script: str = ""
 
 
 def main() -> int:
@@ -78,19 +81,17 @@ def main() -> int:
     connection = _take_socket()
     path = sys.path[:]
     only = os.environ.get(wire.ONLY_VARIABLE)
-    script = os.environ.get(wire.SCRIPT_VARIABLE)
-    import_all(*([only] if only else PROGRAMS), script=script)
-    if script and not can_fork():
-        return 1  # the server takes another template, without these imports
-    ready = wire.encode(wire.Ready(files=_imported, places=_places(path), families=True))
+    import_all(*([only] if only else PROGRAMS))
     try:
-        connection.send(ready)
+        _greet(connection, path)
         while isinstance(birth := serve(connection), Heir):
             # The supervisor sees the end of the former zygote by this socket, so no other process may hold it.
             connection.close()
             connection = birth.connection
+            if birth.script:
+                _import_of(birth.script)
             if birth.greets:
-                connection.send(ready)
+                _greet(connection, path)
     except ConnectionError:
         birth = None  # the supervisor is gone
     if birth is None:
@@ -105,11 +106,13 @@ def main() -> int:
     return 0
 
 
-def import_all(*programs: str, script: str | None = None) -> None:
-    """Import what these programs import, for driver and worker also what the first optimizer imports.
+def _greet(connection: socket.socket, path: Sequence[str]) -> None:
+    ready = wire.Ready(files=_imported, places=_places(path), families=True, branches=True)
+    connection.send(wire.encode(ready))
 
-    And what a script of the user imports from installed modules.
-    """
+
+def import_all(*programs: str) -> None:
+    """Import what these programs import, for driver and worker also what the first optimizer imports."""
     # Imports leave almost no garbage, and collections take a fifth of the time.
     gc.disable()
     for name in (*programs, *(_MORE if programs == PROGRAMS else ())):
@@ -119,8 +122,17 @@ def import_all(*programs: str, script: str | None = None) -> None:
         package, _, child = name.rpartition(".")
         del sys.modules[name]
         delattr(sys.modules[package], child)
-    ahead = import_ahead(Path(script)) if script else []
-    _imported.update(_files(ahead))
+    _imported.update(_files())
+    leaving.prepare_to_fork()
+    gc.enable()
+
+
+def _import_of(script: str) -> None:
+    """Import what a script of the user imports from installed modules. End where that forbids a fork."""
+    gc.disable()
+    _imported.update(_stamps(import_ahead(Path(script))))
+    if not can_fork():
+        os._exit(1)  # trials do without this template
     leaving.prepare_to_fork()
     gc.enable()
 
@@ -131,8 +143,15 @@ def serve(connection: socket.socket) -> Birth | Heir | None:
         message, descriptors, _, _ = socket.recv_fds(connection, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if not message:
             return None
+        answer: Birth | Heir | wire.Answer
         try:
-            answer = fork_family(*descriptors) if message == wire.FAMILY else fork(message, descriptors)
+            match message:
+                case wire.FAMILY:
+                    answer = _fork_leader(_become_supervisor, *descriptors)
+                case wire.BRANCH:
+                    answer = _fork_leader(_become_branch, *descriptors)
+                case _:
+                    answer = fork(message, descriptors)
         except OSError as wrong:
             answer = wire.NotForked(why=f"{type(wrong).__name__}: {wrong.strerror}")
         if isinstance(answer, Birth | Heir):
@@ -193,26 +212,29 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
     return wire.NotForked(why="the second fork, or entering its sandbox, failed")
 
 
-def fork_family(gate: int, body: int, stdin: int, log: int) -> Heir | wire.Answer:
-    """Fork a supervisor, which forks its zygote. Return in the zygote, once the server has opened the gate."""
-    # The kernel reaps the supervisors, which are children of this process. A template forks nothing else.
+def _fork_leader(become: Callable[..., Heir], gate: int, *given: int) -> Heir | wire.Answer:
+    """Fork a supervisor or a branch, which becomes what it is once the server has opened the gate.
+
+    Return in the zygote that it has forked then, or is.
+    """
+    # The kernel reaps them, because they are children of this process. A template forks nothing else.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     read, write = os.pipe()
-    supervisor = os.fork()
-    if supervisor == 0:
+    leader = os.fork()
+    if leader == 0:
         try:
             os.close(read)
             os.setsid()
             os.write(write, _LEADS)
             os.close(write)
             _pass(gate)
-            return _become_supervisor(body, stdin, log)
+            return become(*given)
         except OSError:
             os._exit(1)  # it must not go on as a second template
     os.close(write)
     with open(read, "rb") as pipe:
         leads = pipe.read() == _LEADS
-    return wire.Forked(pid=supervisor) if leads else wire.NotForked(why="the new process could not lead a session")
+    return wire.Forked(pid=leader) if leads else wire.NotForked(why="the new process could not lead a session")
 
 
 def _enter_namespaces(given: list[int]) -> None:
@@ -227,6 +249,16 @@ def _pass(gate: int) -> None:
     if os.read(gate, 1) != wire.PASS:
         os._exit(0)  # the supervisor has cancelled the request
     os.close(gate)
+
+
+def _become_branch(body: int, connection: int, said: int) -> Heir:
+    """Be another template, which has a script to import for."""
+    for number in (1, 2):
+        os.dup2(said, number)
+    script = _read(body).decode()
+    for descriptor in (body, said):
+        os.close(descriptor)
+    return Heir(socket.socket(fileno=connection), greets=True, script=script)
 
 
 def _become_supervisor(body: int, stdin: int, log: int) -> Heir:
@@ -343,12 +375,16 @@ def _take_socket() -> socket.socket:
     return connection
 
 
-def _files(more: Sequence[str]) -> dict[str, wire.Stamp]:
-    """Return the files of torch and edt_sdk, and `more`, with their stamps, which show a changed installation."""
+def _files() -> dict[str, wire.Stamp]:
+    """Return the files of torch and edt_sdk with their stamps, which show a changed installation."""
     torch = Path(sys.modules["torch"].__file__ or "").parent if "torch" in sys.modules else None
     folder = Path(sys.modules["edt_sdk"].__file__ or "").parent
-    found = [*([torch / "__init__.py", torch / "version.py"] if torch else []), *folder.rglob("*.py"), *more]
-    return {str(path): stamp for path in found if (stamp := wire.stamp(str(path))) is not None}
+    found = [*([torch / "__init__.py", torch / "version.py"] if torch else []), *folder.rglob("*.py")]
+    return _stamps(map(str, found))
+
+
+def _stamps(paths: Iterable[str]) -> dict[str, wire.Stamp]:
+    return {path: stamp for path in paths if (stamp := wire.stamp(path)) is not None}
 
 
 def _places(path: Sequence[str]) -> tuple[str, ...]:

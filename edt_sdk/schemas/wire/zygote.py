@@ -6,8 +6,10 @@ A request is one byte with file descriptors (SCM_RIGHTS). Its first descriptor i
 process waits: one byte lets it pass, end of file ends it. For a program, the next descriptors are a memory file with
 the `Fork`, the namespaces it is to run in, stdout, stderr, and the descriptors to inherit. For an heir, which is
 another zygote, the next one is the socket that it serves instead of its parent's. For a family, the next ones are a
-memory file with the `Family`, and stdin and log of its supervisor. Answers come in the order of the requests. The first
-answer is `Ready`, which an heir does not repeat and the zygote of a family does.
+memory file with the `Family`, and stdin and log of its supervisor. For a branch, which is a template that goes on to
+import what a script imports from installed modules, they are a memory file with the script's path, the socket that it
+serves, and the memory file of its output. Answers come in the order of the requests. The first answer is `Ready`, which
+an heir does not repeat and the others do.
 """
 
 from __future__ import annotations
@@ -22,14 +24,13 @@ from edt_sdk.schemas.wire.control import Account
 PROGRAM = b"f"
 HEIR = b"h"
 FAMILY = b"s"
+BRANCH = b"b"
 PASS = b"p"
 # A variable of the zygote that is only room: in a forked process /proc/<pid>/environ shows its own variables there.
 ROOM_VARIABLE = "EDT_ROOM"
 ROOM = 8192
 # A variable of the zygote: it imports this one program, and so not torch, instead of driver, worker and their needs.
 ONLY_VARIABLE = "EDT_ZYGOTE_ONLY"
-# A variable of a template: it imports also what this script, of a trial, imports from installed modules.
-SCRIPT_VARIABLE = "EDT_ZYGOTE_SCRIPT"
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,18 +88,19 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Everything is imported. `files` has the stamps of the files that decide what was imported.
 
     `places` are the folders of the interpreter and of what it can import. A zygote of a version that cannot enter
-    namespaces has none. `families` is False in one of a version that cannot fork families.
+    namespaces has none. `families` and `branches` are False in one of a version that cannot fork these.
     """
 
     files: dict[str, Stamp]
     places: tuple[str, ...] = ()
     families: bool = False
+    branches: bool = False
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The process exists, leads a session of its own, and waits at the gate.
 
-    It is a child of the supervisor, and the supervisor of a family is a child of the template.
+    It is a child of the supervisor. The supervisor of a family, and a branch, are children of the template.
     """
 
     pid: int

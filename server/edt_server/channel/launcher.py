@@ -20,14 +20,14 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.places import copy_of
 from edt_server.catalogue.training import console_arguments
 from edt_server.channel.spare_supervisors import Spare
-from edt_server.channel.template import ForkedSupervisor, Template, start_supervisor
+from edt_server.channel.template import Template, TemplateChild, start_supervisor
 from edt_server.files import job_files
 from edt_server.settings import Settings
 from edt_server.store import JobRow
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify
 
-_started: dict[ProcessIdentity, subprocess.Popen[bytes] | ForkedSupervisor] = {}
+_started: dict[ProcessIdentity, subprocess.Popen[bytes] | TemplateChild] = {}
 
 
 def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, *, host: str, hosts_dir: str) -> Launch:
@@ -88,7 +88,7 @@ def launch(
             arguments, template, folder=paths.job_dir, log_file=paths.supervisor_log, environ=environ
         )
     # One that another process reaps may be gone already, and then has no entry in /proc.
-    identity = process.identity if isinstance(process, ForkedSupervisor) else identify(process.pid)
+    identity = process.identity if isinstance(process, TemplateChild) else identify(process.pid)
     _started[identity] = process
     # A supervisor that ends must be reaped, or it stays a zombie for as long as this server lives.
     threading.Thread(target=_reap, args=(identity,), name=f"reap {process.pid}", daemon=True).start()

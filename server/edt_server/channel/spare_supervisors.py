@@ -22,7 +22,7 @@ import msgspec
 from edt_sdk.schemas.wire.control import SAME, Launch
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.zygote import Ready, decode_answer, stamp
-from edt_server.channel.template import ForkedSupervisor, Kind, Template, Templates, start_supervisor
+from edt_server.channel.template import Kind, Template, TemplateChild, Templates, start_supervisor
 from edt_server.supervisor.programs.environment import start_time_variables
 from edt_server.supervisor.programs.programs import shares_torch
 
@@ -42,7 +42,7 @@ class Spare:
     """
 
     kind: Kind
-    process: subprocess.Popen[bytes] | ForkedSupervisor
+    process: subprocess.Popen[bytes] | TemplateChild
     connection: socket.socket
     files: dict[str, tuple[int, int]] | None = field(default=None)
 

@@ -13,17 +13,18 @@ import logging
 import os
 import select
 import signal
+import socket
 import subprocess
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from edt_sdk.schemas.wire import zygote as wire
-from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
 from edt_server.supervisor.programs.environment import zygote_environment
 from edt_server.system.detached import command_of, open_log, start_detached
 from edt_server.system.processes import identify
@@ -62,8 +63,8 @@ class Kind:
         return own == (other.threads, other.search, _names(other.interpreter))
 
 
-class ForkedSupervisor:
-    """A supervisor that a template has forked and reaps. It has the methods of `Popen` that its starters use.
+class TemplateChild:
+    """A supervisor or a branch that a template has forked and reaps, with the methods of `Popen` that its starters use.
 
     ProcessLookupError when it has ended already.
     """
@@ -94,7 +95,9 @@ class ForkedSupervisor:
 
 
 class Template(ZygoteProcess):
-    """A template, which imports from now on. For the event loop, except `fork`. OSError when it cannot be started.
+    """A template, which imports from now on. OSError when it cannot be started.
+
+    For the event loop, except `fork` and `branch`.
 
     Attributes:
         heard: it is ready, or will never be.
@@ -102,8 +105,10 @@ class Template(ZygoteProcess):
     """
 
     def __init__(self, kind: Kind, environ: Mapping[str, str]) -> None:
-        more = {wire.SCRIPT_VARIABLE: kind.script} if kind.script else {}
-        super().__init__(kind.interpreter, zygote_environment(environ, kind.threads) | more)
+        super().__init__(kind.interpreter, zygote_environment(environ, kind.threads))
+        self._follow(kind)
+
+    def _follow(self, kind: Kind) -> None:
         self.kind = kind
         self.heard = asyncio.Event()
         self.gone = False
@@ -123,7 +128,7 @@ class Template(ZygoteProcess):
 
     def fork(
         self, arguments: Sequence[str], *, folder: Path, log_file: Path, environ: Mapping[str, str], stdin: int
-    ) -> ForkedSupervisor | None:
+    ) -> TemplateChild | None:
         """Fork a supervisor and its zygote, once this is `ready`. None when that fails. Blocks, in any thread."""
         family = wire.Family(
             command=command_of(_SUPERVISOR),
@@ -131,16 +136,36 @@ class Template(ZygoteProcess):
             environ=wire.to_wire(environ),
             directory=str(folder),
         )
+        said = open_log(log_file)
+        try:
+            return self._forked(lambda gate: self.ask_for_family(family, gate, stdin, said))
+        finally:
+            os.close(said)
+
+    def branch(self, script: str) -> tuple[TemplateChild, socket.socket, int] | None:
+        """Fork a template that goes on to import for a script: its process, socket and output. Blocks, in any thread.
+
+        None when that fails.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        said = os.memfd_create("zygote-output", os.MFD_CLOEXEC)
+        with theirs:
+            forked = self._forked(lambda gate: self.ask_for_branch(script, gate, theirs.fileno(), said))
+        if forked is None:
+            ours.close()
+            os.close(said)
+            return None
+        return forked, ours, said
+
+    def _forked(self, ask: Callable[[int], None]) -> TemplateChild | None:
         with self._asking, contextlib.ExitStack() as stack:
             if self.gone:
                 return None
-            said = open_log(log_file)
-            stack.callback(os.close, said)
             # What is forked ends at its gate when this request fails, whatever became of the template.
             gate, opens = os.pipe()
             stack.callback(os.close, opens)
             try:
-                self.ask_for_family(family, gate, stdin, said)
+                ask(gate)
             finally:
                 os.close(gate)
             # What it has forked may hold its socket open, so its death shows by its pidfd only.
@@ -148,7 +173,7 @@ class Template(ZygoteProcess):
             match self.hear():
                 case wire.Forked(pid=pid):
                     with contextlib.suppress(ProcessLookupError, BrokenPipeError):
-                        forked = ForkedSupervisor(pid)
+                        forked = TemplateChild(pid)
                         os.write(opens, wire.PASS)
                         return forked
                 case wire.NotForked(why=why):
@@ -201,6 +226,14 @@ class Template(ZygoteProcess):
             signal.pidfd_send_signal(self.ended, signal.SIGKILL)
 
 
+class Branch(Template):
+    """The template of a search's trials, forked from that of all jobs. It imports what their script imports."""
+
+    def __init__(self, kind: Kind, process: TemplateChild, connection: socket.socket, said: int) -> None:
+        Zygote.__init__(self, process.pid, connection, said, process.wait)
+        self._follow(kind)
+
+
 class Templates:
     """The templates of a server, one for each kind of job, the one used last at the end. For the event loop.
 
@@ -211,7 +244,8 @@ class Templates:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._templates: list[Template] = []
-        self._of_searches: dict[str, Template | None] = {}
+        self._of_searches: dict[str, Branch | None] = {}
+        self._branching: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     async def ready(self, kind: Kind) -> Template | None:
@@ -241,20 +275,31 @@ class Templates:
     def of_search(self, kind: Kind) -> Template | None:
         """Return the template of a search's trials once it has imported everything, None before and where it cannot.
 
-        The first trials do not wait for it. When no trial has begun for a while it ends, and the next ones do without.
+        It is forked from the template of all jobs, once that is ready, and the first trials do not wait for it. When no
+        trial has begun for a while it ends, and the next ones do without.
         """
         if kind.search not in self._of_searches:
+            plain = next((each for each in self._templates if each.serves(replace(kind, search="", script=""))), None)
             living = sum(each is not None and not each.gone for each in self._of_searches.values())
-            if living < MOST_OF_SEARCHES and not self._stopped:
-                self._of_searches[kind.search] = begun = self._begin(kind)
-                if begun is not None:
-                    begun.close_after(IDLE)
+            room = living + len(self._branching) < MOST_OF_SEARCHES and not self._stopped
+            if room and plain is not None and plain.ready is not None and plain.ready.branches:
+                self._of_searches[kind.search] = None
+                task = asyncio.create_task(self._branch(plain, kind), name=f"edt template of {kind.search}")
+                self._branching.add(task)
+                task.add_done_callback(self._branching.discard)
             return None
         found = self._of_searches[kind.search]
-        if found is None or found.ready is None or not found.ready.families or not found.serves(kind):
+        if found is None or found.ready is None or not found.serves(kind):
             return None
         found.close_after(IDLE)
         return found
+
+    async def _branch(self, plain: Template, kind: Kind) -> None:
+        made = await asyncio.to_thread(plain.branch, kind.script)
+        if made is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has ended already
+                branch = self._of_searches[kind.search] = Branch(kind, *made)
+                branch.close_after(IDLE)
 
     def _begin(self, kind: Kind) -> Template | None:
         try:
@@ -272,6 +317,8 @@ class Templates:
     def stop(self) -> None:
         """End them."""
         self.let_go()
+        for task in self._branching:
+            task.cancel()  # one that was forked in the meantime ends with its socket, which nobody has
         for each in (*self._templates, *self._of_searches.values()):
             if each is not None:
                 each.close()
@@ -285,7 +332,7 @@ def start_supervisor(
     log_file: Path,
     environ: Mapping[str, str],
     stdin: int | None = None,
-) -> subprocess.Popen[bytes] | ForkedSupervisor:
+) -> subprocess.Popen[bytes] | TemplateChild:
     """Start a detached supervisor, forked from the template if there is one that serves. See `start_detached`."""
     with open(os.devnull, "rb") as nothing:
         stdin = nothing.fileno() if stdin is None else stdin

@@ -9,6 +9,8 @@ import os
 import signal
 import socket
 import sys
+import wave
+from dataclasses import replace
 
 import msgspec
 import psutil
@@ -20,7 +22,7 @@ from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
 from edt_server.channel import template as module
 from edt_server.channel.launcher import launch, wait_gone
 from edt_server.channel.spare_supervisors import SpareSupervisors, start_spare
-from edt_server.channel.template import ForkedSupervisor, Kind, Templates
+from edt_server.channel.template import Kind, TemplateChild, Templates
 from edt_server.system.detached import inherited, open_log
 from tests.waiting import until_async
 
@@ -166,7 +168,54 @@ async def test_what_is_forked_when_its_starter_is_gone_never_runs(tmp_path, temp
     await until_async(lambda: not psutil.pid_exists(answer.pid))
     assert (tmp_path / "log").read_bytes() == b""
     with pytest.raises(ProcessLookupError):
-        ForkedSupervisor(answer.pid)
+        TemplateChild(answer.pid)
+
+
+def of_search(folder, imports):
+    """The kind of the trials of a search whose script has these imports, by the name of the folder."""
+    folder.mkdir()
+    (folder / "train.py").write_text(imports)
+    return replace(KIND, search=folder.name, script=str(folder / "train.py"))
+
+
+async def test_a_search_has_a_branch_of_the_template_that_has_imported_for_its_script(orders, templates, tmp_path):
+    kind = of_search(tmp_path / "a", "import wave\n")
+    assert templates.of_search(kind) is None
+    assert not templates._branching, "there is nothing to fork it from"
+    plain = await templates.ready(KIND)
+    assert templates.of_search(kind) is None, "its first trial does not wait for it"
+    branch = await until_async(lambda: templates.of_search(kind), "the branch")
+    assert psutil.Process(branch.pid).ppid() == plain.pid
+    assert branch.ready.files.keys() - plain.ready.files.keys() == {wave.__file__}
+    assert templates.of_search(replace(kind, search="b")) is None, "each search has its own"
+    plain.close()
+    identity = launch(orders, {}, template=branch)
+    supervisor, _ = await executed(identity)
+    assert supervisor.ppid() == branch.pid
+    supervisor.kill()
+    await asyncio.wait_for(wait_gone(identity), 180)
+    process = psutil.Process(branch.pid)
+    branch.close()
+    assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "closed only when it has ended"
+    assert templates.of_search(kind) is None
+
+
+async def test_a_branch_whose_imports_start_a_thread_ends_itself(tmp_path):
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    starts = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    (installed / "starts_a_thread.py").write_text(starts)
+    templates = Templates({**LIGHT, "PYTHONPATH": str(installed)})
+    try:
+        plain = await templates.ready(KIND)
+        kind = of_search(tmp_path / "a", "import starts_a_thread\n")
+        assert templates.of_search(kind) is None
+        branch = await until_async(lambda: templates._of_searches[kind.search], "the branch")
+        await until_async(lambda: branch.gone, "its end")
+        assert templates.of_search(kind) is None
+        assert not plain.gone
+    finally:
+        templates.stop()
 
 
 async def test_one_that_imported_what_is_not_installed_any_more_is_replaced(templates, tmp_path):

@@ -81,20 +81,24 @@ class Zygote:
         It runs in the `namespaces`, as a process of the `account`.
         """
         fork = msgspec.structs.replace(fork, namespaces=len(namespaces), account=account)
-        self._send_with(fork, wire.PROGRAM, gate, *namespaces, *descriptors)
+        self._send_with(wire.encode(fork), wire.PROGRAM, gate, *namespaces, *descriptors)
 
     def ask_for_family(self, family: wire.Family, gate: int, stdin: int, log: int) -> None:
         """Request a supervisor that waits at `gate`, and its zygote."""
-        self._send_with(family, wire.FAMILY, gate, stdin, log)
+        self._send_with(wire.encode(family), wire.FAMILY, gate, stdin, log)
+
+    def ask_for_branch(self, script: str, gate: int, connection: int, said: int) -> None:
+        """Request a branch for a script that waits at `gate`, serves `connection`, and writes its output to `said`."""
+        self._send_with(script.encode(), wire.BRANCH, gate, connection, said)
 
     def ask_for_heir(self, gate: int, connection: int) -> None:
         """Request an heir that serves the socket `connection`."""
         self._send(wire.HEIR, [gate, connection])
 
-    def _send_with(self, body: wire.Fork | wire.Family, request: bytes, gate: int, *descriptors: int) -> None:
+    def _send_with(self, body: bytes, request: bytes, gate: int, *descriptors: int) -> None:
         file = os.memfd_create("zygote-request", os.MFD_CLOEXEC)
         with open(file, "wb") as written:
-            written.write(wire.encode(body))
+            written.write(body)
             written.flush()
             self._send(request, [gate, file, *descriptors])
 
