@@ -130,7 +130,8 @@ def test_later_trials_of_a_search_do_without_the_imports_of_their_script(
 
     def template() -> int:
         pids = [int(pid) for pid in log.read_text().split()] if log.exists() else []
-        return next((pid for pid in pids if parent_of(pid) == jobs.server.pid), 0)
+        # Its parent is the template of all jobs. That of a driver is a supervisor.
+        return next((pid for pid in pids if parent_of(parent_of(pid)) == jobs.server.pid), 0)
 
     pid = until(template, "the template that imports what the script imports")
     gate.touch()

@@ -275,16 +275,14 @@ class Templates:
     def of_search(self, kind: Kind) -> Template | None:
         """Return the template of a search's trials once it has imported everything, None before and where it cannot.
 
-        It is forked from the template of all jobs, once that is ready, and the first trials do not wait for it. When no
-        trial has begun for a while it ends, and the next ones do without.
+        It is forked from the template of all jobs, and the first trials do not wait for it. When no trial has begun for
+        a while it ends, and the next ones do without.
         """
         if kind.search not in self._of_searches:
-            plain = next((each for each in self._templates if each.serves(replace(kind, search="", script=""))), None)
             living = sum(each is not None and not each.gone for each in self._of_searches.values())
-            room = living + len(self._branching) < MOST_OF_SEARCHES and not self._stopped
-            if room and plain is not None and plain.ready is not None and plain.ready.branches:
+            if living + len(self._branching) < MOST_OF_SEARCHES and not self._stopped:
                 self._of_searches[kind.search] = None
-                task = asyncio.create_task(self._branch(plain, kind), name=f"edt template of {kind.search}")
+                task = asyncio.create_task(self._branch(kind), name=f"edt template of {kind.search}")
                 self._branching.add(task)
                 task.add_done_callback(self._branching.discard)
             return None
@@ -294,7 +292,10 @@ class Templates:
         found.close_after(IDLE)
         return found
 
-    async def _branch(self, plain: Template, kind: Kind) -> None:
+    async def _branch(self, kind: Kind) -> None:
+        plain = await self.ready(replace(kind, search="", script=""))
+        if plain is None or plain.ready is None or not plain.ready.branches:
+            return
         made = await asyncio.to_thread(plain.branch, kind.script)
         if made is not None:
             with contextlib.suppress(ProcessLookupError):  # it has ended already

@@ -180,11 +180,9 @@ def of_search(folder, imports):
 
 async def test_a_search_has_a_branch_of_the_template_that_has_imported_for_its_script(orders, templates, tmp_path):
     kind = of_search(tmp_path / "a", "import wave\n")
-    assert templates.of_search(kind) is None
-    assert not templates._branching, "there is nothing to fork it from"
-    plain = await templates.ready(KIND)
     assert templates.of_search(kind) is None, "its first trial does not wait for it"
     branch = await until_async(lambda: templates.of_search(kind), "the branch")
+    plain = await templates.ready(KIND)
     assert psutil.Process(branch.pid).ppid() == plain.pid
     assert branch.ready.files.keys() - plain.ready.files.keys() == {wave.__file__}
     assert templates.of_search(replace(kind, search="b")) is None, "each search has its own"
