@@ -54,7 +54,8 @@ def leave_script(code: object) -> NoReturn:
         status = 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    _finalize()
+    with contextlib.suppress(Exception):  # the script has ended well, whatever it did to its modules
+        _finalize()
     ctypes.CDLL(None).fflush(None)  # the output of C libraries
     end_process(status)
 
