@@ -54,14 +54,15 @@ def leave_script(code: object) -> NoReturn:
         status = 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    with contextlib.suppress(Exception):  # the script has ended well, whatever it did to its modules
-        _finalize()
+    with contextlib.suppress(Exception):  # it may have done anything to its modules, and has ended as it has
+        _let_go()
+    _flush()
     ctypes.CDLL(None).fflush(None)  # the output of C libraries
     end_process(status)
 
 
-def _finalize() -> None:
-    """Let go of what the script has made, so that its finalizers run, and write out the files that stay open."""
+def _let_go() -> None:
+    """Let go of what the script has made, so that its finalizers run."""
     own = [sys.modules["__main__"], *own_modules()]
     # By their names and not all at once by a collection: that would finalize a file's lowest layer first, and lose what
     # the layers above have not written. Finalizers use functions, classes and modules, so these stay.
@@ -75,10 +76,10 @@ def _finalize() -> None:
         sys.modules.pop(module.__name__, None)
     del module, own, names
     gc.collect()
-    _flush()
 
 
 def _flush() -> None:
+    """Write out the files that are open."""
     # What was imported before the fork is frozen, so this looks at the script's objects alone.
     for each in gc.get_objects():
         if issubclass(type(each), io.IOBase):

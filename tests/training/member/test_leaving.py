@@ -94,3 +94,11 @@ def test_exit_codes_are_those_of_python(given: object, code: int) -> None:
     ours, python = (subprocess.run([sys.executable, "-c", each], capture_output=True, check=False) for each in ends)
     assert (ours.returncode, ours.stderr) == (python.returncode, python.stderr)
     assert ours.returncode == code
+
+
+def test_a_script_that_has_removed_its_own_module_ends_well_and_loses_nothing(tmp_path: Path) -> None:
+    script = "import sys; file = open('kept', 'w'); file.write('kept'); del sys.modules['__main__']"
+    ends = f"{script}\nfrom edt_sdk.training.member.leaving import leave_script; leave_script(0)"
+    ended = subprocess.run([sys.executable, "-c", ends], cwd=tmp_path, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (tmp_path / "kept").read_text() == "kept"
