@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.wire import zygote as wire
-from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
+from edt_server.supervisor.processes.zygote import Zygote, start_zygote
 from edt_server.supervisor.programs.environment import zygote_environment
 from edt_server.system.detached import command_of, open_log, start_detached
 from edt_server.system.processes import identify
@@ -94,21 +94,16 @@ class TemplateChild:
         return 0 if _readable(timeout, self._ended) else None
 
 
-class Template(ZygoteProcess):
-    """A template, which imports from now on. OSError when it cannot be started.
-
-    For the event loop, except `fork` and `branch`.
+class Template(Zygote):
+    """A template, which imports from now on. For the event loop, except `fork` and `branch`.
 
     Attributes:
         heard: it is ready, or will never be.
         gone: it has ended and was reaped.
     """
 
-    def __init__(self, kind: Kind, environ: Mapping[str, str]) -> None:
-        super().__init__(kind.interpreter, zygote_environment(environ, kind.threads))
-        self._follow(kind)
-
-    def _follow(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, pid: int, connection: socket.socket, said: int, reap: Callable[[], int]) -> None:
+        super().__init__(pid, connection, said, reap)
         self.kind = kind
         self.heard = asyncio.Event()
         self.gone = False
@@ -142,10 +137,10 @@ class Template(ZygoteProcess):
         finally:
             os.close(said)
 
-    def branch(self, script: str) -> tuple[TemplateChild, socket.socket, int] | None:
-        """Fork a template that goes on to import for a script: its process, socket and output. Blocks, in any thread.
+    def branch(self, script: str) -> tuple[int, socket.socket, int, Callable[[], int]] | None:
+        """Fork a zygote that goes on to import for a script. Return what `Zygote` takes, None when that fails.
 
-        None when that fails.
+        Blocks, in any thread.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         said = os.memfd_create("zygote-output", os.MFD_CLOEXEC)
@@ -155,7 +150,7 @@ class Template(ZygoteProcess):
             ours.close()
             os.close(said)
             return None
-        return forked, ours, said
+        return forked.pid, ours, said, forked.wait
 
     def _forked(self, ask: Callable[[int], None]) -> TemplateChild | None:
         with self._asking, contextlib.ExitStack() as stack:
@@ -226,14 +221,6 @@ class Template(ZygoteProcess):
             signal.pidfd_send_signal(self.ended, signal.SIGKILL)
 
 
-class Branch(Template):
-    """The template of a search's trials, forked from that of all jobs. It imports what their script imports."""
-
-    def __init__(self, kind: Kind, process: TemplateChild, connection: socket.socket, said: int) -> None:
-        Zygote.__init__(self, process.pid, connection, said, process.wait)
-        self._follow(kind)
-
-
 class Templates:
     """The templates of a server, one for each kind of job, the one used last at the end. For the event loop.
 
@@ -244,7 +231,7 @@ class Templates:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._templates: list[Template] = []
-        self._of_searches: dict[str, Branch | None] = {}
+        self._of_searches: dict[str, Template | None] = {}
         self._branching: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -299,12 +286,12 @@ class Templates:
         made = await asyncio.to_thread(plain.branch, kind.script)
         if made is not None:
             with contextlib.suppress(ProcessLookupError):  # it has ended already
-                branch = self._of_searches[kind.search] = Branch(kind, *made)
+                branch = self._of_searches[kind.search] = Template(kind, *made)
                 branch.close_after(IDLE)
 
     def _begin(self, kind: Kind) -> Template | None:
         try:
-            return Template(kind, self._environ)
+            return Template(kind, *start_zygote(kind.interpreter, zygote_environment(self._environ, kind.threads)))
         except OSError as wrong:
             log.warning("no template: %s", wrong)
             return None

@@ -129,27 +129,32 @@ class ZygoteProcess(Zygote):
     """A zygote that starts as a new process with this whole environment. OSError when it cannot be run."""
 
     def __init__(self, interpreter: str, environment: Mapping[str, str]) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        said = os.memfd_create("zygote-output", os.MFD_CLOEXEC)
-        try:
-            process = subprocess.Popen(
-                [interpreter, "-u", "-m", "edt_sdk.training.zygote"],
-                stdin=theirs.fileno(),
-                stdout=said,
-                stderr=said,
-                env=dict(environment),
-                # Python imports from its working directory first, and a job's code may write into those of the job.
-                cwd="/",
-                close_fds=True,
-                start_new_session=True,
-            )
-        except OSError:
-            ours.close()
-            os.close(said)
-            raise
-        finally:
-            theirs.close()
-        super().__init__(process.pid, ours, said, process.wait)
+        super().__init__(*start_zygote(interpreter, environment))
+
+
+def start_zygote(interpreter: str, environment: Mapping[str, str]) -> tuple[int, socket.socket, int, Callable[[], int]]:
+    """Start a zygote with this whole environment. Return what `Zygote` takes. OSError when it cannot be run."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    said = os.memfd_create("zygote-output", os.MFD_CLOEXEC)
+    try:
+        process = subprocess.Popen(
+            [interpreter, "-u", "-m", "edt_sdk.training.zygote"],
+            stdin=theirs.fileno(),
+            stdout=said,
+            stderr=said,
+            env=dict(environment),
+            # Python imports from its working directory first, and a job's code may write into those of the job.
+            cwd="/",
+            close_fds=True,
+            start_new_session=True,
+        )
+    except OSError:
+        ours.close()
+        os.close(said)
+        raise
+    finally:
+        theirs.close()
+    return process.pid, ours, said, process.wait
 
 
 def _reap(pid: int) -> int:
