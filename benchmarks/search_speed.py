@@ -1,8 +1,9 @@
 """A search for hyper-parameters beside Ray Tune's ASHA, and how much of the slots' time its trials use.
 
 Both sides search the same space with the same model, data, batch and number of epochs on the same slots, single-thread,
-one after the other: ours by halving with elastic trials, by the order of arrival, and with one slot a trial; Ray Tune
-with ASHA (grace period 1, reduction factor 3) and Optuna's sampler, one processor a trial, on a cluster that is warm.
+one after the other in an order that changes by seed: ours by halving with elastic trials, by the order of arrival, and
+with one slot a trial; Ray Tune with ASHA (grace period 1, reduction factor 3) and Optuna's sampler, one processor a
+trial, on a cluster that is warm.
 The target is the accuracy that the worst of their bests reached, so that each side has reached it, by seed.
 
 The shares come from the timeline of another search, whose samples wait for their data so that an epoch takes seconds:
@@ -42,6 +43,7 @@ FOLDER = Path(__file__).parent / "tuned"
 RAY = "ray[tune]==2.60.0"
 SPACE = {"lr": log(1e-3, 1.0), "momentum": uniform(0.0, 0.95), "width": choice(8, 16, 32)}
 OURS: Mapping[str, dict[str, Any]] = {"ours": {}, "free": {"order": "free"}, "one slot": {"max_workers": 1}}
+SIDES = [*OURS, "ray"]
 POLL = 0.1
 BESIDE_RAY, BESIDE_FREE, BESIDE_ONE_SLOT = 0.8, 1.1, 0.8
 SHARE, HANDED_OVER = 0.95, 0.4
@@ -138,19 +140,23 @@ def main() -> int:
     parser.add_argument("--slots", type=int, default=os.cpu_count())
     options = parser.parse_args()
     options.trials, options.epochs, seeds = (9, 9, 1) if options.quick else (81, 27, options.seeds)
-    times: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {side: [] for side in SIDES}
     traits = {"EdtApp.threads_per_slot": 1, "EdtApp.warm_workers": options.slots}
-    with tempfile.TemporaryDirectory(prefix="edt-bench-") as folder:
-        with LocalServer(Path(folder), slots=options.slots, traits=traits, environ={"OMP_NUM_THREADS": "1"}) as server:
-            client = server.client()
-            share, waits = slot_time(client, options)
-            found: list[dict[str, Reached]] = []
-            for seed in range(seeds):
-                found.append({side: ours(client, options, seed, changes) for side, changes in OURS.items()})
-        for seed, sides in enumerate(found):
-            sides["ray"] = rays(options, seed)
-            for side, seconds in until_target(sides).items():
-                times.setdefault(side, []).append(seconds)
+    with (
+        tempfile.TemporaryDirectory(prefix="edt-bench-") as folder,
+        LocalServer(Path(folder), slots=options.slots, traits=traits, environ={"OMP_NUM_THREADS": "1"}) as server,
+    ):
+        client = server.client()
+        share, waits = slot_time(client, options)
+        for seed in range(seeds):
+            # Each seed starts with another side: the speed of a shared machine changes within minutes.
+            order = [*SIDES[seed % len(SIDES) :], *SIDES[: seed % len(SIDES)]]
+            found = {
+                side: rays(options, seed) if side == "ray" else ours(client, options, seed, OURS[side])
+                for side in order
+            }
+            for side, seconds in until_target(found).items():
+                times[side].append(seconds)
             print(f"  seed {seed}: " + ", ".join(f"{side} {each[-1]:.1f} s" for side, each in times.items()))
     print(table(_rows(times)))
     print(f"  {share:.1%} of the slots' time held; a slot was free for {median(waits or [0]):.2f} s (n={len(waits)})")
