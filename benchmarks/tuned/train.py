@@ -1,7 +1,6 @@
 """A trial as one of our jobs."""
 
 import argparse
-import time
 
 from fabric_model import FabricModel
 from model import BATCH, datasets, network, optimizer_of
@@ -16,23 +15,8 @@ parser.add_argument("--pause", type=float, default=0.0, help="seconds that a sam
 options = parser.parse_args()
 
 
-class Slow:
-    """A data set whose samples take a while, as those of a slow disk do."""
-
-    def __init__(self, samples):
-        self.samples = samples
-
-    def __len__(self):
-        return len(self.samples)
-
-    def __getitem__(self, index):
-        time.sleep(options.pause)
-        return self.samples[index]
-
-
 def data():
-    train, test = datasets()
-    return (Slow(train) if options.pause else train), test
+    return datasets(options.pause)
 
 
 if __name__ == "__main__":

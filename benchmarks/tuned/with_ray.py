@@ -23,6 +23,7 @@ parser.add_argument("--slots", type=int, required=True)
 parser.add_argument("--trials", type=int, required=True)
 parser.add_argument("--epochs", type=int, required=True)
 parser.add_argument("--seed", type=int, required=True)
+parser.add_argument("--pause", type=float, required=True)
 parser.add_argument("--folder", required=True)
 options = parser.parse_args()
 
@@ -33,7 +34,7 @@ def trial(values):
     from model import BATCH, datasets, network, optimizer_of
 
     torch.set_num_threads(1)
-    train, test = datasets()
+    train, test = datasets(options.pause)
     model = network(values["width"])
     optimizer = optimizer_of(model, values["lr"], values["momentum"])
     loss = torch.nn.functional.cross_entropy
