@@ -11,7 +11,7 @@ from edt_sdk.cli.session import Run, Verbs, add_actions, add_options, add_verb, 
 from edt_sdk.formatting.tables import text_table
 from edt_sdk.pictures.parts.look import THEMES
 from edt_sdk.schemas.fields import given
-from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobSpec
 from edt_sdk.schemas.search.space import parse_space
 from edt_sdk.schemas.search.spec import ASKED_OF_SEARCH, ASKED_OF_TRIALS, SearchPatch, SearchSpec
 from edt_sdk.torchrun.command_line.submission import asked
@@ -61,6 +61,9 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     points.add_argument("values", metavar="NAME=VALUE", nargs="+", help="a value of each parameter, such as lr=0.01")
     update = _about(actions, common, "update", _run_update, "Change the settings of a search.")
     add_options(update, SearchPatch, *SearchPatch.__struct_fields__, unset=True)
+    says = "Show who would hold how many slots if the settings of a search were others. Changes nothing."
+    what_if = _about(actions, common, "what-if", _run_what_if, says, output="text")
+    add_options(what_if, JobPatch, *SCHEDULED, unset=True)
     _about(actions, common, "pause", _run(lambda found: found.pause()), "Let a search start nothing new.")
     _about(actions, common, "resume", _run(lambda found: found.resume()), "Let a paused or stopped search go on.")
     _about(actions, common, "stop", _run(lambda found: found.stop()), "Stop a search and what it trains.")
@@ -142,6 +145,11 @@ def _run_add(arguments: argparse.Namespace) -> None:
 
 def _run_update(arguments: argparse.Namespace) -> None:
     print(_search(arguments).update(**given(arguments, SearchPatch.__struct_fields__)))
+
+
+def _run_what_if(arguments: argparse.Namespace) -> None:
+    answer = _search(arguments).what_if(**given(arguments, SCHEDULED))
+    show(arguments, answer, answer)
 
 
 def _run(change: Callable[[Search], Search]) -> Run:

@@ -55,6 +55,12 @@ def looks_like_id(text: str) -> bool:
     return bool(_MADE_ID.match(text))
 
 
+def fetch_what_if(connection: Connection, of: str, fields: Mapping[str, Any]) -> WhatIfAnswer:
+    """Return the effect of other settings of `of`, a path such as `jobs/ID`. Raises what the change would."""
+    patch = convert_change(fields, JobPatch).check()
+    return msgspec.convert(connection.json("GET", f"{of}/what-if", params=patch.changes()), WhatIfAnswer)
+
+
 def is_id(text: str) -> bool:
     """Return whether the text can be an id: a part of a URL's path, where `..` or a slash leads to another route."""
     return bool(text) and PurePath(text).name == text
@@ -417,9 +423,7 @@ class Job:
         Changes nothing. Arguments and errors are those of `update`. The forecast assumes that no other job arrives.
         """
         fields = {"priority": priority, "max_workers": max_workers, "instance_group": instance_group}
-        patch = convert_change(fields, JobPatch).check()
-        answer = self._connection.json("GET", f"jobs/{self.id}/what-if", params=patch.changes())
-        return msgspec.convert(answer, WhatIfAnswer)
+        return fetch_what_if(self._connection, f"jobs/{self.id}", fields)
 
     def stop(self) -> Job:
         """Stop the job and return self. Its logs and checkpoints stay."""

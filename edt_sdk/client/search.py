@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from edt_sdk.client.job import Job, is_id
+from edt_sdk.client.job import Job, fetch_what_if, is_id
 from edt_sdk.client.study import importances, study_of, write_journal
 from edt_sdk.display.picture import Picture, fetch_picture
+from edt_sdk.display.readings import WhatIfAnswer
 from edt_sdk.display.search_view import (
     SEARCH_HEAD,
     DecisionLog,
@@ -356,6 +357,16 @@ class Search:
         fields = {name: given[name] for name in SearchPatch.__struct_fields__}
         patch = convert_change({**fields, "tags": None if tags is None else tags_of(tags)}, SearchPatch)
         return self._answer("PATCH", "", patch.check().changes())
+
+    def what_if(
+        self, *, priority: int | None = None, max_workers: int | None = None, instance_group: str | None = None
+    ) -> WhatIfAnswer:
+        """Return how many slots each job and search would hold with these settings of the search's jobs.
+
+        Changes nothing. Arguments and errors are those of `update`. When the search would end is not forecast.
+        """
+        fields = {"priority": priority, "max_workers": max_workers, "instance_group": instance_group}
+        return fetch_what_if(self._connection, f"searches/{self.id}", fields)
 
     def add(self, *points: Mapping[str, Value]) -> Search:
         """Try these values next, and return self.

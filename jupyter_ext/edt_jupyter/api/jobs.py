@@ -142,15 +142,16 @@ class _ForecastsHandler(EdtHandler, path="/forecasts", resource="edt:jobs"):
         self.reply(await self.service.forecast(self.user, parse_spec(self.request.body)))
 
 
-class _WhatIfHandler(EdtHandler, path="/jobs/{id}/what-if", resource="edt:jobs"):
-    async def get(self, job: str) -> None:
-        """Return the slots that each job would hold, and when the job would end. Nothing is changed."""
-        patch = JobPatch(
+class AskingHandler(EdtHandler):
+    """Answers what a change would do."""
+
+    def asked(self) -> JobPatch:
+        """Return the change that the query describes. InvalidRequest for what is no number."""
+        return JobPatch(
             priority=self._given("priority"),
             max_workers=self._given("max_workers"),
             instance_group=self.get_query_argument("instance_group", None),
         )
-        self.reply(await self.service.what_if(self.user, job, patch))
 
     def _given(self, name: str) -> int | None:
         text = self.get_query_argument(name, "")
@@ -158,3 +159,9 @@ class _WhatIfHandler(EdtHandler, path="/jobs/{id}/what-if", resource="edt:jobs")
             return int(text) if text else None
         except ValueError:
             raise InvalidRequest(f"{name} is a whole number, not {text!r}.", field=name) from None
+
+
+class _WhatIfHandler(AskingHandler, path="/jobs/{id}/what-if", resource="edt:jobs"):
+    async def get(self, job: str) -> None:
+        """Return the slots that each job would hold, and when the job would end. Nothing is changed."""
+        self.reply(await self.service.what_if(self.user, job, self.asked()))

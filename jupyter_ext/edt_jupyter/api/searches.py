@@ -6,6 +6,7 @@ import asyncio
 from enum import StrEnum
 from typing import TypeVar
 
+from edt_jupyter.api.jobs import AskingHandler
 from edt_jupyter.http.base import EdtHandler
 from edt_jupyter.http.receiving import ReceivingHandler
 from edt_jupyter.http.upload import Upload
@@ -104,6 +105,12 @@ class _ReplayHandler(EdtHandler, path="/searches/{id}/replay", resource="edt:sea
     async def get(self, search: str) -> None:
         """Decide everything again from the reports, and return the first difference to the log."""
         self.reply({"difference": await self.service.searches.replay(self.user, search)})
+
+
+class _WhatIfHandler(AskingHandler, path="/searches/{id}/what-if", resource="edt:searches"):
+    async def get(self, search: str) -> None:
+        """Return the slots that each job would hold with other settings of the search's jobs. Nothing is changed."""
+        self.reply(await self.service.searches.what_if(self.user, search, self.asked()))
 
 
 class _StopHandler(EdtHandler, path="/searches/{id}/stop", resource="edt:searches"):

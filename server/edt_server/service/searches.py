@@ -16,7 +16,7 @@ import msgspec
 
 from edt_sdk.schemas.errors import Conflict, EdtError, NotFound, Unprocessable
 from edt_sdk.schemas.fields import did_you_mean
-from edt_sdk.schemas.forecast import Forecast
+from edt_sdk.schemas.forecast import Forecast, WhatIf
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobPatch, JobSpec, JobState
 from edt_sdk.schemas.registered import Registered
@@ -45,7 +45,7 @@ from edt_server.searching.events import (
     SearchStopped,
     TrialsRaised,
 )
-from edt_server.service import access
+from edt_server.service import access, what_if
 from edt_server.service.plugins import Plugins
 from edt_server.service.search_run import WEIGHTS, SearchRun, sampler_options
 from edt_server.settings import Settings
@@ -300,6 +300,15 @@ class Searches:
                     with contextlib.suppress(Conflict, NotFound):
                         await self._service.change_settings(user, trial.job, of_jobs)
         return await self.search(user, search)
+
+    async def what_if(self, user: str, search: str, patch: JobPatch) -> WhatIf:
+        """Return who would hold how many slots with this change of a search's jobs. Changes nothing."""
+        row = await self._mine(user, search)
+        template = msgspec.structs.replace(row.spec.job, **patch.check().changes())
+        if row.state.final:
+            raise Conflict(f"Search {row.name} is {row.state.value}.", hint="A change has no effect.", search=search)
+        await self._service.forecast(user, template.check())  # raises what a change would
+        return await asyncio.to_thread(what_if.answer_of_search, await self._service.looked(), search, template, patch)
 
     async def delete(self, user: str, search: str, *, jobs: bool = False) -> None:
         """Remove an ended search. Its jobs stay. With `jobs` they go too, for which they must have ended."""

@@ -54,6 +54,7 @@ from edt_server.service.searches import Searches
 from edt_server.service.sharing import Sharing
 from edt_server.service.validations import Validations
 from edt_server.service.versions import Versions
+from edt_server.service.what_if import Now
 from edt_server.settings import Settings
 from edt_server.store import JobRow, Store, StoreError
 from edt_server.suggestions import Suggestions
@@ -235,11 +236,15 @@ class Service:
         patch.check()  # after the owner was checked: another user learns nothing, not even that the change is wrong
         if row.state.final:
             raise ended_already(row, "changed")
-        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, self.now())
+        now = await self.looked()
         group = _group_of(now.core, job, patch.instance_group)
         check_change(row.spec, row.settings, patch, group, admin=self._is_admin(user))
         # On a copy of the core and in another thread: the answer may take long, and decisions must not wait for it.
         return await asyncio.to_thread(what_if.answer, now, job, patch)
+
+    async def looked(self) -> Now:
+        """Return a private copy of the present state, for forecasts."""
+        return await self._writer.read(what_if.look, self._ledger, self._supervision.progress, self.now())
 
     async def forecast(self, user: str, spec: JobSpec) -> Forecast:
         """Return when such a job would start if the user submitted it now. Changes nothing."""
@@ -249,7 +254,7 @@ class Service:
         group = self.sharing.plan.group(spec.instance_group)
         if not self._is_admin(user):
             group.check_priority(spec.priority)
-        now = await self._writer.read(what_if.look, self._ledger, self._supervision.progress, self.now())
+        now = await self.looked()
         return await asyncio.to_thread(forecast.forecast, now, self._rates.ends(), user, spec)
 
     async def stored(self, user: str, job: str) -> Stored:

@@ -11,10 +11,12 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.forecast import WhatIf, WhatIfShare
-from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobState
+from edt_sdk.schemas.job import SCHEDULED, JobPatch, JobProgress, JobSettings, JobSpec, JobState
 from edt_server.core.core import Core
 from edt_server.core.events import JobChanged, SlotReleased
 from edt_server.core.instructions import Revoke
@@ -60,32 +62,44 @@ def look(ledger: Ledger, progress: Callable[[str], JobProgress | None], now: flo
         rows=rows,
         progress=moving,
         history={job: ledger.store.events(job=job, kinds=HISTORY) for job in moving},
-        names={job: ledger.name(job) for job in rows},
+        names={each: ledger.name(each) for each in {*rows, *(row.spec.search for row in rows.values())} - {""}},
     )
 
 
 def answer(now: Now, job: str, patch: JobPatch) -> WhatIf:
     """Return the effect of this change. Unprocessable when it would be refused."""
     change = JobChanged(job, patch)
+    found = _shared(now, job, (job,), patch.apply_to(now.rows[job].settings), patch)
+    return msgspec.structs.replace(found, ends_now=forecast(now, job, None), ends_then=forecast(now, job, change))
+
+
+def answer_of_search(now: Now, search: str, spec: JobSpec, patch: JobPatch) -> WhatIf:
+    """Return the effect of this change of a search, whose next jobs have the settings of `spec` after it.
+
+    No end is forecast: it depends on trials that do not exist yet. Unprocessable when it would be refused.
+    """
+    return _shared(now, search, [job for job, row in now.rows.items() if row.spec.search == search], spec, patch)
+
+
+def _shared(now: Now, of: str, jobs: Sequence[str], settings: JobSettings, patch: JobPatch) -> WhatIf:
+    """Return who would hold how many slots with a change of these jobs. The trials of a search are one row."""
     core = copy.deepcopy(now.core)
-    core.apply(change, now.time)
+    for job in jobs:
+        core.apply(JobChanged(job, patch), now.time)
     settle(core, now.time)
-    row = now.rows[job]
+    shares: dict[str, WhatIfShare] = {}
+    for job in core.jobs:
+        search = "" if job == of or job not in now.rows else now.rows[job].spec.search
+        row = search or job
+        known = shares.get(row) or WhatIfShare(job=row, name=now.names.get(row, row), now=0, then=0)
+        held = known.now + len(now.core.holding(job)), known.then + len(core.holding(job))
+        shares[row] = msgspec.structs.replace(known, now=held[0], then=held[1])
+    reasons = (core.reason(job, lambda each: now.names.get(each, each)) for job in jobs)
     return WhatIf(
-        job=job,
-        **{name: getattr(patch.apply_to(row.settings), name) for name in SCHEDULED},
-        shares=tuple(
-            WhatIfShare(
-                job=each,
-                name=now.names.get(each, each),
-                now=len(now.core.holding(each)),
-                then=len(core.holding(each)),
-            )
-            for each in core.jobs
-        ),
-        ends_now=forecast(now, job, None),
-        ends_then=forecast(now, job, change),
-        reason=core.reason(job, lambda each: now.names.get(each, each)),
+        job=of,
+        **{name: getattr(settings, name) for name in SCHEDULED},
+        shares=tuple(shares.values()),
+        reason=next(filter(None, reasons), None),
     )
 
 

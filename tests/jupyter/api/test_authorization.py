@@ -51,6 +51,7 @@ DECLARED = {
     ("DELETE", "/searches/{id}"): ("write", "edt:searches"),
     ("POST", "/searches/{id}/again"): ("write", "edt:searches"),
     ("GET", "/searches/{id}/replay"): ("read", "edt:searches"),
+    ("GET", "/searches/{id}/what-if"): ("read", "edt:searches"),
     ("POST", "/searches/{id}/pause"): ("write", "edt:searches"),
     ("POST", "/searches/{id}/resume"): ("write", "edt:searches"),
     ("POST", "/searches/{id}/stop"): ("write", "edt:searches"),

@@ -303,7 +303,20 @@ async def test_its_trials_share_slots_as_one_job(search, submit, call, jp_server
     assert (heard[other], heard[first]) == ("", name), "the bus says which jobs are trials"
     third = (await submit(name="third")).json["id"]
     assert "other and the search s" in (await call("GET", f"jobs/{third}")).json["reason"]["text"]
+    path = f"searches/{name}/what-if"
+    asked = (await call("GET", path, params={"priority": "10000"})).json
+    assert [(each["job"], each["name"], each["now"]) for each in asked["shares"]] == [
+        (other, "other", 1),
+        (name, "the search s", 1),
+        (third, "third", 0),
+    ]
+    assert (asked["job"], asked["priority"], asked["ends_then"]) == (name, 10000, None)
+    assert (await call("GET", f"searches/{name}")).json["spec"]["job"]["priority"] == 5000
+    for params in ({}, {"priority": "high"}, {"priority": "0"}, {"instance_group": "nowhere"}):
+        refused = await call("GET", path, params=params)
+        assert (refused.status, refused.json["field"]) in ((400, "priority"), (422, *params)), params
     await call("POST", f"searches/{name}/stop", body=b"")
+    assert (await call("GET", path, params={"priority": "8"})).status == 409
     await call("POST", f"jobs/{other}/stop", body=b"")
 
 

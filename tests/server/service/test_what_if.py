@@ -24,8 +24,10 @@ class Place:
         self.ledger.change(lambda change: change.apply(SlotsChanged(tuple(Slot(id=n, host="h") for n in range(8)))))
         self.progress = {}
 
-    def train(self, job, *, max_workers=8):
-        spec = JobSpec(name=f"the {job}", main="train.py", max_workers=max_workers, instance_group="default")
+    def train(self, job, *, max_workers=8, search=""):
+        spec = JobSpec(
+            name=f"the {job}", main="train.py", max_workers=max_workers, instance_group="default", search=search
+        )
         submission = Submission(job, "ann", spec, "/python", 1, JobPaths(self.folder, "ann", job))
         self.ledger.change(submission.enter)
         self.ledger.change(lambda change: change.apply(JobDemand(job, 8)))
@@ -75,6 +77,25 @@ def test_shares_are_those_that_the_change_gives(place):
     place.ledger.change(lambda change: change.apply(JobChanged("b", JobPatch(priority=10000))))
     what_if.settle(place.ledger.core, NOW)
     assert {job: len(place.ledger.core.holding(job)) for job in ("a", "b")} == {"a": 3, "b": 5}
+
+
+def test_a_search_is_one_job_to_the_others(place):
+    place.train("a")
+    for trial in ("s-0", "s-1", "s-2"):
+        place.train(trial, max_workers=2, search="s")
+    spec = JobSpec(name="s", main="train.py", max_workers=2, instance_group="default", priority=10000)
+    patch = JobPatch(priority=10000)
+    now = what_if.look(place.ledger, place.progress.get, NOW)
+    answer = what_if.answer_of_search(now, "s", spec, patch)
+    assert shares(answer) == {"a": (4, 3), "s": (4, 5)}
+    assert (answer.job, answer.priority, answer.ends_then) == ("s", 10000, None)
+    assert "search" in answer.reason.text
+    of_a_trial = place.ask("s-1", priority=10000)
+    assert set(shares(of_a_trial)) == {"a", "s", "s-1"}, "the one that is asked for has its own row"
+    for trial in ("s-0", "s-1", "s-2"):
+        place.ledger.change(lambda change, trial=trial: change.apply(JobChanged(trial, patch)))
+    what_if.settle(place.ledger.core, NOW)
+    assert sum(len(place.ledger.core.holding(f"s-{number}")) for number in range(3)) == 5
 
 
 def test_a_lower_maximum(place):
