@@ -39,6 +39,11 @@ class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
     client_public: str
     client_secret: str
 
+    @property
+    def interface(self) -> str:
+        """The address of the host at which its agent listens, and its workers."""
+        return self.endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+
 
 class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
     """The orders of a host agent, as JSON on its command line.

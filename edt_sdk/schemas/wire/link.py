@@ -278,6 +278,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     members suspends the training.
 
     After `budget` epochs, unless these are all, the members wait for a newer generation. None is no bound.
+
+    `gone` are the workers that were lost since the generation before, as members or on their way out.
     """
 
     training: int
@@ -285,6 +287,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     members: tuple[Member, ...]
     # A part of the generation, so that all members have the same one at the same step (decision 046).
     budget: int | None = None
+    # Where a machine is cut off its peers see nothing, and would wait for it without an end (decision 059).
+    gone: tuple[int, ...] = ()
 
 
 class TrainingDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):

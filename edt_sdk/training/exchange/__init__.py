@@ -10,6 +10,7 @@ __all__ = [
     "buffer_sync",
     "group",
     "group_exchange",
+    "group_sockets",
     "header",
     "layout",
     "peer_errors",

@@ -3,7 +3,9 @@
 A `Group` is built new for every generation and dropped as a whole (decision 002). After a failure, dropping the group
 closes its sockets, which unblocks the other members. CPU tensors travel over gloo, CUDA tensors over NCCL (our tests
 never run on a GPU). Every socket listens on one given address. No timeout needs tuning: a peer that dies closes its
-sockets, and the supervisor detects a peer that hangs. This module never adds numbers and does not interpret the bytes.
+sockets, and the supervisor detects a peer that hangs. A peer whose machine is cut off closes nothing: once the
+supervisor says that it is gone, `wake` ends the wait for it. This module never adds numbers and does not interpret the
+bytes.
 
 A build cannot be interrupted once it waits inside the library for a dead member. So it runs in a thread with its own
 store connection. A caller that gives up abandons the thread, and the thread then drops what it has built.
@@ -23,6 +25,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+
+from edt_sdk.training.exchange.group_sockets import Door, Places, places_of, shut_down, written
 
 # Members that have all arrived connect within milliseconds. This timeout covers a death during the build.
 _BUILD = timedelta(seconds=60)
@@ -162,6 +166,7 @@ class Group:
         self.device = device
         self._gloo: _Backend | None = None
         self._nccl: _Backend | None = None
+        self._places: Places = frozenset()
         self.watch: GroupWatch | None = None
         # Weak references: a traceback or a half-done update may still hold a transfer, and must not keep the group
         # open.
@@ -171,7 +176,8 @@ class Group:
         if store is None:
             raise ValueError("a group of several members needs a store")
         # The build runs in a thread, because the caller must be able to give up (a newer generation may be announced).
-        self._gloo, self._nccl = _Building(store, rank, world, device, interface, generation).wait(waiting)
+        building = _Building(store, rank, world, device, interface, generation)
+        self._gloo, self._nccl, self._places = building.wait(waiting)
 
     def all_to_all(self, output: Tensor, input: Tensor, out_splits: Sequence[int], in_splits: Sequence[int]) -> Handle:
         """Send the r-th split of `input` (1-D contiguous) to rank r, receive one from each rank. Splits may be 0."""
@@ -229,8 +235,17 @@ class Group:
         """Fill a contiguous tensor with what rank `src` sends. Shape and type must be the sender's."""
         return self._started(self._backend(tensor).recv([tensor], src, 0))
 
+    def wake(self) -> None:
+        """End every wait of this member for others, by a RuntimeError there. From any thread; the group is unusable."""
+        shut_down(self._places)
+        if self._nccl is not None:
+            self._nccl.abort()
+
     def close(self) -> None:
         """Drop the group and close its sockets. May be called twice."""
+        # Another thread of this process may wait in a transfer, which `abort` does not end.
+        self.wake()
+        self._places = frozenset()
         for transfer in tuple(self._transfers):
             transfer.drop()
         backends = [backend for backend in (self._gloo, self._nccl) if backend is not None]
@@ -276,13 +291,16 @@ class _Building:
         self._generation = generation
         self._lock = threading.Lock()
         self._abandoned = False
-        self._built: tuple[_Backend, _Backend | None] | None = None
+        self._built: tuple[_Backend, _Backend | None, Places] | None = None
         self._error: Exception | None = None
         self._done = threading.Event()
         threading.Thread(target=self._run, name=f"edt-group-{generation}", daemon=True).start()
 
-    def wait(self, waiting: Callable[[], None] | None) -> tuple[_Backend, _Backend | None]:
-        """Return gloo and, on a GPU, NCCL. RuntimeError when a member is gone. Errors of `waiting` pass through."""
+    def wait(self, waiting: Callable[[], None] | None) -> tuple[_Backend, _Backend | None, Places]:
+        """Return gloo, NCCL on a GPU, and where the members listen.
+
+        RuntimeError when a member is gone. Errors of `waiting` pass through.
+        """
         try:
             while not self._done.wait(_LOOK):
                 if waiting is not None:
@@ -313,13 +331,16 @@ class _Building:
     def _build(self) -> None:
         store = self._store() if callable(self._store) else self._store
         prefix = PrefixStore(f"generation-{self._generation}", store)
+        door = Door(self._interface)
+        prefix.set(f"here/{self._rank}", written(door.places))
         if not self._everybody(prefix):
             return
-        gloo = _gloo(prefix, self._rank, self._world, self._interface)
+        places = frozenset().union(*(places_of(prefix.get(f"here/{rank}")) for rank in range(self._world)))
+        gloo = _gloo(prefix, self._rank, self._world, door)
         nccl = _nccl(PrefixStore("nccl", prefix), self._rank, self._world) if self._device.type == "cuda" else None
         with self._lock:
             if not self._abandoned:
-                self._built = gloo, nccl
+                self._built = gloo, nccl, places
 
     def _everybody(self, store: Store) -> bool:
         """Wait until every member has arrived. Return False when the caller has given up.
@@ -327,7 +348,6 @@ class _Building:
         The rendezvous of a backend cannot be cancelled. A member may need a whole update to reach its boundary, or die
         before. So the wait happens here, and the backend's own timeout is short.
         """
-        store.set(f"here/{self._rank}", "")
         everybody = [f"here/{member}" for member in range(self._world)]
         # Poll instead of `store.wait`, which blocks in the library and cannot be abandoned.
         while not store.check(everybody):
@@ -337,10 +357,10 @@ class _Building:
         return True
 
 
-def _gloo(store: Store, rank: int, world: int, interface: str) -> _Backend:
+def _gloo(store: Store, rank: int, world: int, door: Door) -> _Backend:
     gloo: Any = dist.ProcessGroupGloo  # torch's type stubs lack its options
     options = gloo._Options()
-    options._devices = [gloo.create_device(hostname=interface)]
+    options._devices = [door.device]
     options._timeout = _BUILD
     group: _Backend = gloo(PrefixStore("gloo", store), rank, world, options)
     # The short timeout covers the build alone. A transfer may take as long as the slowest member computes, and the

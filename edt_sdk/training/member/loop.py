@@ -55,6 +55,7 @@ class Loop:
         self._current = self._steps.current
         self._member: GroupMembership | None = None
         self._former: GroupMembership | None = None  # open until the next group is built: see `_enter`
+        self._gone: frozenset[int] = frozenset()  # workers, in the words of the supervisor
         self._has_state = False
         self._dirty = False  # a part of another member's state is in the model
         self._writing = False  # as rank 0 since the last step: the logs are complete
@@ -68,7 +69,7 @@ class Loop:
         """
         link = self._parts.link
         link.become_member()
-        link.announced = self._next_group.announce
+        link.announced = self._announced
         generation: Generation | None = first
         while generation is not None:
             generation = self._train_in(generation)
@@ -82,6 +83,14 @@ class Loop:
         return self._code
 
     # --- from generation to generation --------------------------------------------------------------------------------
+
+    def _announced(self, generation: Generation) -> None:
+        """Prepare for a generation, and end the wait for a member that is gone. In the link's thread."""
+        # Before the look at the group: `_enter` sets the group first and then looks here.
+        self._gone = self._gone.union(generation.gone)
+        if (member := self._member) is not None and member.has_lost(self._gone):
+            member.group.wake()
+        self._next_group.announce(generation)
 
     def _train_in(self, generation: Generation) -> Generation | None:
         """Train as a member of a generation. Return the next one, None when this worker is not a member there."""
@@ -138,6 +147,8 @@ class Loop:
         waiting()
         self._member = self._next_group.take(generation, waiting)
         self._member.group.watch = self._heartbeat
+        if self._member.has_lost(self._gone):
+            raise PeerLost(f"a member of generation {generation.number} was lost while it met")
         former, self._former = self._former, None
         # Positions decide in every case, so a survivor that is one step behind needs no path of its own (decision 010).
         self._move_state()

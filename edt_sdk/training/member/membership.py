@@ -82,6 +82,10 @@ class GroupMembership:
         self.group.all_gather(found, torch.tensor([own])).wait()
         return [int(number) for number in found]
 
+    def has_lost(self, gone: frozenset[int]) -> bool:
+        """Return whether one of these workers is a member."""
+        return any(member.worker in gone for member in self.generation.members)
+
     def close(self) -> None:
         """Close the group."""
         self.group.close()

@@ -66,7 +66,7 @@ class Outpost:
         memory_dir = memory_folder(orders.job_id, host=host_mark(agent.host, root))
         here = msgspec.structs.replace(orders, runtime_dir=str(self._runtime_dir))
         link = self._runtime_dir / f"link.{order.number}"
-        self._job = JobEnvironment(here, agent.host, link, dict(os.environ), memory_dir)
+        self._job = JobEnvironment(here, agent.host, link, dict(os.environ), memory_dir, agent.interface)
         self._predecessors = Predecessors(self._runtime_dir / "alive.lock", 0.0)
         environment = zygote_environment_of(orders)
         zygote: ZygoteProcess | None = None

@@ -104,6 +104,7 @@ class Conversation:
 
 
 def _set_heartbeat(socket: zmq.asyncio.Socket) -> None:
-    # In ms: the loss of a peer that closes no connection would otherwise go unnoticed.
+    # In ms: the loss of a peer that closes no connection would otherwise go unnoticed. Members of a training wait for
+    # it (decision 059). ZeroMQ's own thread answers, so a busy process is not silent.
     socket.heartbeat_ivl = 2000
-    socket.heartbeat_timeout = 10000
+    socket.heartbeat_timeout = 5000

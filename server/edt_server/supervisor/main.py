@@ -22,6 +22,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wire.control import SAME, Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.wire.task import Task
+from edt_server.messaging import read_address
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.processes.children import Children
@@ -90,7 +91,9 @@ class Supervisor:
         self._sandbox = None if orders.isolation.kind == SAME else JobSandbox(orders, self._memory_dir)
         memory_dir = self._memory_dir if self._sandbox is None else self._sandbox.memory_dir
         environ = base_environment(os.environ, orders.isolation)
-        self._job = JobEnvironment(orders, orders.host or identity.host, link, environ, memory_dir)
+        agent = read_address(Path(orders.hosts_dir), orders.host) if orders.hosts_dir else None
+        interface = MASTER if agent is None else agent.interface
+        self._job = JobEnvironment(orders, orders.host or identity.host, link, environ, memory_dir, interface)
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         elog = paths.driver_log_dir(self._job.host) / "stdout"

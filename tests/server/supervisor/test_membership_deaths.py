@@ -1,5 +1,7 @@
 """Deaths, one story at a time: of workers in and outside a generation, and what they cost the job."""
 
+import msgspec
+
 from edt_sdk.schemas.job import JobState
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
@@ -38,12 +40,14 @@ def test_a_killed_worker_is_replaced_and_the_others_go_on_in_their_order(story):
         why="Worker 1 (rank 1, slot 1) was killed by SIGKILL.",
     )
     assert told_of(story) == (4, [(0, False), (2, False)], [0, 2])
+    assert {each.message.gone for each in story.told(link.Generation)} == {(1,)}
     assert story.of(StartWorker) == [StartWorker(3, Slot(id=1, host="h"))]
     story.joined(0, 4, update=6)
     story.joined(2, 4, update=6)
     assert story.reports[-1].workers == (0, 2)
     story.hello(3)
     assert told_of_after_ready(story, 3) == (5, [(0, False), (2, False), (3, True)], [0, 2, 3])
+    assert {each.message.gone for each in story.told(link.Generation)} == {()}
 
 
 def told_of_after_ready(story, worker):
@@ -103,12 +107,15 @@ def test_leavers_of_a_change_that_never_formed_are_told_the_newer_one_too(story)
     assert story.reports[-1].workers == (0,)
 
 
-def test_a_leaver_that_dies_is_simply_gone(story):
+def test_of_a_leaver_that_dies_those_are_told_who_may_wait_for_it(story):
     story.running(0, 1)
     story.allocate(2, 0)
+    before = story.told(link.Generation)[0].message
     story.kill(1)
     assert story.of(Note)
-    assert story.told(link.Generation) == []
+    (again,) = story.told(link.Generation)
+    assert again.message == msgspec.structs.replace(before, gone=(1,)), "the same generation once more"
+    assert again.process == 0
     assert story.reports[-1] == control.SlotReturned(slot=1, worker=1, exit_code=-9)
     story.joined(0, 3)
     assert isinstance(story.reports[-1], control.GenerationFormed)

@@ -258,3 +258,27 @@ def test_who_dies_while_giving_its_state_is_a_lost_member(processes):
 def test_a_group_of_several_needs_a_store():
     with pytest.raises(ValueError, match="store"):
         Group(None, 0, 2, device=CPU, interface="127.0.0.1", generation=1)
+
+
+def woken(rank, port):
+    """Rank 0 waits for a member that never sends, and another thread of rank 0 ends the wait."""
+    group = group_of(rank, port, 2)
+    group.barrier()
+    told = connect_store("127.0.0.1", port)
+    if rank == 1:
+        told.wait(["woken"])
+        return True
+    threading.Timer(0.2, group.wake).start()
+    try:
+        group.recv(torch.zeros(1), 1).wait()
+    except RuntimeError as error:
+        lost = is_lost_peer(error)
+    else:
+        lost = False
+    told.set("woken", "")
+    group.close()
+    return lost
+
+
+def test_a_wait_is_ended_from_another_thread_while_the_peer_lives(processes):
+    assert processes(2, woken) == [True, True]

@@ -28,6 +28,7 @@ class TrainingRun:
         gathering: ready workers wait for others.
         gathered: that wait is over.
         broken: the newest generation cannot continue: a member died, or its group broke.
+        lost: workers that died since the newest generation was published, as members or while they left.
         began: committed updates when the newest generation was complete.
         updates: committed updates at the end, None before.
         budget: of the newest generation.
@@ -47,6 +48,7 @@ class TrainingRun:
     gathering: bool = False
     gathered: bool = False
     broken: bool = False
+    lost: tuple[int, ...] = ()
     began: int = 0
     updates: int | None = None
     budget: int | None = None
@@ -96,6 +98,7 @@ class TrainingRun:
         self.members = self.ranks = following
         self.budget = budget
         self.broken = self.gathering = self.gathered = self.held = False
+        self.lost = ()
         return (*former, *(worker for worker in following if worker not in former))
 
     def begin(self) -> Begin:
@@ -104,6 +107,8 @@ class TrainingRun:
 
     def gone(self, worker: int, *, left: bool) -> None:
         """Record the exit of the worker's process. `left` means that it had announced its exit, as asked."""
+        if not left and worker in (*self.members, *self.leaving):
+            self.lost = (*self.lost, worker)
         if worker in self.members:
             self.members = tuple(member for member in self.members if member != worker)
             self.broken = True

@@ -55,6 +55,7 @@ class JobMembership(Machine):
         self._driver = Driver()
         self._driver_ran = past.driver_ran
         self._training = past.running
+        self._published: link.Generation | None = None
         self._done = list(past.trainings)
         self._attempts = Attempts(past.committed, ever=any(past.trainings))
 
@@ -318,6 +319,7 @@ class JobMembership(Machine):
             self._note(f"{who} {wording.how_it_ended(event.code)} when it was no longer needed")
         if training is not None:
             training.gone(worker.number, left=worker.left)
+            self._tell_losses(training)
         if worker.revoked and self._ending is None:
             self._release(worker.slot.id)
 
@@ -431,13 +433,14 @@ class JobMembership(Machine):
         )
         if following is None or self._gathers(training, following):
             return
-        before = training.members
+        before, lost = training.members, training.lost
         told = training.change(following, self._budget)
-        message = link.Generation(
+        self._published = message = link.Generation(
             training=training.number,
             number=training.generation,
             members=tuple(self._workers[number].member(fresh=number not in before) for number in following),
             budget=self._budget,
+            gone=lost,
         )
         for number in told:
             worker = self._workers[number]
@@ -445,6 +448,16 @@ class JobMembership(Machine):
             worker.revoked = number not in following
             if not worker.left:
                 self._tell(number, message)
+
+    def _tell_losses(self, training: TrainingRun) -> None:
+        """Repeat the newest generation when a leaver has died: members still to join may wait for it in the last one.
+
+        The death of a member leads to a generation of its own.
+        """
+        if training.lost and not training.broken and self._published is not None:
+            self._published = msgspec.structs.replace(self._published, gone=training.lost)
+            for number in sorted(training.joining):
+                self._tell(number, self._published)
 
     def _gathers(self, training: TrainingRun, following: tuple[int, ...]) -> bool:
         """Return whether a change that only adds members waits a moment for workers that are starting."""

@@ -1,0 +1,118 @@
+"""Machines of a test: network namespaces on a bridge of their own, where cables can be pulled.
+
+A program on such a machine has an address, a host name, pids and a /dev/shm of its own, and shares the disk. So its
+workers reach those of another machine by TCP alone. Needs root; traffic stays between the namespaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+# In namespaces of its own for pids, mounts and the host name. The bind mount is another boot to all who look.
+_MACHINE = """
+hostname "$0"; mount -t tmpfs -o size=256m tmpfs /dev/shm
+cat /proc/sys/kernel/random/uuid > /dev/shm/boot_id; mount --bind /dev/shm/boot_id /proc/sys/kernel/random/boot_id
+exec "$@"
+"""
+
+
+class Network:
+    """Machines with these names, as a context manager. Skips the test where there are no network namespaces."""
+
+    def __init__(self, *names: str) -> None:
+        self._prefix = f"edt{os.getpid()}-"
+        self.addresses = {name: f"10.77.0.{number}" for number, name in enumerate(names, 1)}
+        self._programs: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Network:
+        try:
+            self._make()
+        except (OSError, subprocess.CalledProcessError) as wrong:
+            self.close()
+            said = getattr(wrong, "stderr", b"") or str(wrong).encode()
+            if os.environ.get("EDT_NEED_NAMESPACES"):
+                raise
+            pytest.skip(f"no network namespaces here: {said.decode().strip()}")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all programs on the machines, and remove them."""
+        for program in self._programs:
+            program.kill()
+            program.wait()
+        for name in ("bridge", *self.addresses):
+            listed = subprocess.run(["ip", "netns", "pids", self._prefix + name], capture_output=True, check=False)
+            for pid in map(int, listed.stdout.split()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            subprocess.run(["ip", "netns", "del", self._prefix + name], capture_output=True, check=False)
+
+    def start(
+        self, name: str, command: Sequence[str], *, log: Path, environ: Mapping[str, str] = os.environ
+    ) -> subprocess.Popen[bytes]:
+        """Start a program on a machine."""
+        unshare = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        inside = [*unshare, "--propagation", "private", "bash", "-c", _MACHINE, name, *command]
+        with log.open("ab") as said:
+            program = subprocess.Popen(
+                ["ip", "netns", "exec", self._prefix + name, *inside], stdout=said, stderr=said, env=dict(environ)
+            )
+        self._programs.append(program)
+        return program
+
+    @contextlib.contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """Let this thread, and what it starts, use the network of a machine."""
+        with open("/proc/thread-self/ns/net", "rb") as before, open(f"/run/netns/{self._prefix}{name}", "rb") as there:
+            _enter(there.fileno())
+            try:
+                yield
+            finally:
+                _enter(before.fileno())
+
+    def cut(self, name: str) -> None:
+        """Pull a machine's cable: nothing reaches it any more, and nobody is told."""
+        _ip("-n", f"{self._prefix}bridge", "link", "set", self._port(name), "nomaster")
+
+    def heal(self, name: str) -> None:
+        """Plug it in again."""
+        _ip("-n", f"{self._prefix}bridge", "link", "set", self._port(name), "master", "br0", "up")
+
+    def _make(self) -> None:
+        bridge = f"{self._prefix}bridge"
+        _ip("netns", "add", bridge)
+        _ip("-n", bridge, "link", "add", "br0", "type", "bridge")
+        _ip("-n", bridge, "link", "set", "br0", "up")
+        for name, address in self.addresses.items():
+            there = self._prefix + name
+            _ip("netns", "add", there)
+            _ip("-n", bridge, "link", "add", self._port(name), "type", "veth", "peer", "name", "eth0", "netns", there)
+            self.heal(name)
+            _ip("-n", there, "addr", "add", f"{address}/24", "dev", "eth0")
+            for link in ("eth0", "lo"):
+                _ip("-n", there, "link", "set", link, "up")
+
+    def _port(self, name: str) -> str:
+        return f"port-{name}"
+
+
+def _enter(namespace: int) -> None:
+    if _libc.setns(namespace, _CLONE_NEWNET) != 0:  # `os.setns` is of Python 3.12
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], capture_output=True, check=True)
