@@ -3,7 +3,9 @@
 Every trial is a job: a shell writes a metric and ends, so that nothing else is measured. While the search runs two
 clients ask as the page of a search does: for its header five times a second, for a page of 500 trials once, and a third
 one asks for Jupyter's own `/api/status` fifty times a second. Afterwards the suggester is asked as the server asks it,
-for the values of the trial after the last one.
+for the values of the trial after the last one. Then a Chromium opens the page of the search in JupyterLab, and parts of
+axes are chosen in its parallel coordinates: until the lines are drawn anew, and until the trials are listed below. It
+needs Chromium, Playwright and the front end (`make front-end`).
 
 10,000 trials take an hour or more; `--trials` for fewer. Writes `.bench/search_scale.json`; exit code 1 when a target
 is missed. The targets are those of 10,000 trials.
@@ -22,15 +24,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from playwright.sync_api import sync_playwright
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import hatch_build  # noqa: E402
 from benchmarks.report import finish, table  # noqa: E402
 from benchmarks.server_load import Measured, clients  # noqa: E402
 from benchmarks.spread import Spread  # noqa: E402
 from benchmarks.summary import Check  # noqa: E402
 from edt_sdk import Search, choice, log  # noqa: E402
 from edt_sdk.schemas.search.views import TrialState  # noqa: E402
+from edt_sdk.testing import LocalServer  # noqa: E402
 from edt_server.searching import PastTrial  # noqa: E402
 from edt_server.suggestions import Ask, Suggestions  # noqa: E402
 
@@ -38,9 +44,33 @@ SPACE = {"lr": log(1e-4, 1e-1), "width": choice(32, 64, 128)}
 COMMAND = """printf '[{"step": 1, "loss": 0.%s}]' "$EDT_TRIAL" > "$RESULT_DIR/val_dict_list.json" """
 PAGE = 500
 ASKED = 50  # suggestions
+WAIT = 180_000  # milliseconds for what hangs
 # Seconds, bytes.
-HEADER, TRIALS_PAGE, STATUS, SUGGESTION = 0.050, 0.100, 0.050, 0.5
+HEADER, TRIALS_PAGE, STATUS, SUGGESTION, BRUSH = 0.050, 0.100, 0.050, 0.5, 0.2
 MEMORY, STORE = 50 << 20, 30 << 20
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = (
+    *("--no-sandbox", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
+# Choose halves of the axes by keys, and take the milliseconds to the next frame and to a list of other trials.
+BRUSH_IT = """async () => {
+    const page = document.querySelector('.jp-edt-search-page'), picture = page.querySelector('.jp-edt-zoomable');
+    const listed = () => page.querySelector('tbody')?.textContent ?? '';
+    const times = [];
+    for (const key of ['ArrowUp', 'Escape', 'ArrowDown', 'ArrowRight', 'ArrowUp', 'Escape', 'ArrowUp', 'ArrowDown']) {
+        const before = listed(), begun = performance.now();
+        picture.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+        await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+        const drawn = performance.now() - begun;
+        while (['ArrowUp', 'ArrowDown'].includes(key) && listed() === before && performance.now() - begun < 30000) {
+            await new Promise(done => setTimeout(done, 5));
+        }
+        if (key !== 'ArrowRight') { times.push([drawn, performance.now() - begun]); }
+    }
+    return [page.querySelectorAll('[data-trial]').length, times];
+}"""
 
 
 def searched(folder: Path, trials: int, slots: int) -> dict[str, Any]:
@@ -65,7 +95,27 @@ def searched(folder: Path, trials: int, slots: int) -> dict[str, Any]:
         figures |= {"seconds": time.monotonic() - begun, "finished": search.view.counts.get("FINISHED", 0)}
         figures |= {"memory": server.memory() - before[0], "store": _stored(server.data_dir) - before[1]}
         figures["suggestion"] = Spread.of(asyncio.run(_suggested(search)))
+        figures["search"] = search.id
         return figures
+
+
+def brushed(root: Path, search: str) -> dict[str, Any]:
+    """Open the page of a search that a server left in `root`, and return what choosing parts of it takes."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    hatch_build.copy(root / "front-end" / hatch_build.NAME)
+    traits = {"LabApp.extra_labextensions_path": root / "front-end", "LabApp.expose_app_in_browser": True}
+    with LocalServer(root, app="lab", traits=traits) as server, sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=browser, args=list(QUIET))
+        page = running.new_page(viewport={"width": 1400, "height": 860})
+        page.goto(f"{server.url}lab?token={server.token}", timeout=WAIT)
+        page.wait_for_function("() => window.jupyterapp?.restored.then(() => true)", timeout=WAIT)
+        page.evaluate("id => window.jupyterapp.commands.execute('edt:open-search', { id })", search)
+        page.locator(".jp-edt-search-page").get_by_role("tab", name="Parallel").click(timeout=WAIT)
+        page.wait_for_selector(".jp-edt-search-page [data-axis]", state="attached", timeout=WAIT)
+        lines, times = page.evaluate(BRUSH_IT)
+        running.close()
+    drawn, listed = ([each / 1000 for each in side] for side in zip(*times, strict=True))
+    return {"lines": lines, "drawn": Spread.of(drawn), "listed": Spread.of(listed)}
 
 
 async def _suggested(search: Search) -> list[float]:
@@ -105,10 +155,12 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="edt-bench-"))
     try:
         found = searched(folder, options.trials, options.slots)
+        found |= brushed(folder / "server", found["search"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     spreads = {name: each for name, each in found.items() if isinstance(each, Spread)}
     print(table([["answer", "n", "median", "p99", "worst"], *(each.row(name) for name, each in spreads.items())]))
+    print(f"  {found['lines']:,} lines in the parallel coordinates")
     print(f"  {found['finished']:,} of {options.trials:,} trials FINISHED in {found['seconds']:.0f} s")
     checks = [
         Check("trials that did not finish", options.trials - found["finished"], 0, "at most"),
@@ -116,6 +168,7 @@ def main() -> int:
         Check(f"p99 of a page of {PAGE} trials, s", spreads["page"].p99, TRIALS_PAGE, "at most"),
         Check("p99 of Jupyter's own status, s", spreads["status"].p99, STATUS, "at most"),
         Check("p99 of a suggestion, s", spreads["suggestion"].p99, SUGGESTION, "at most"),
+        Check("median of a brush until its lines are drawn, s", spreads["drawn"].median, BRUSH, "at most"),
         Check("bytes of memory that the server grew by", found["memory"], MEMORY, "at most"),
         Check("bytes that the store grew by, jobs included", found["store"], STORE, "at most"),
     ]
