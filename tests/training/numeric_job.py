@@ -11,9 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from edt_sdk.training.exchange import shared_exchange
 from edt_sdk.training.exchange import strategy as exchanges
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.group import Group, connect_store
+from edt_sdk.training.exchange.memory_window import Address, View, open_window
 from edt_sdk.training.sampling.order import Order, TestOrder, TrainStep
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import UpdateEngine
@@ -188,8 +190,29 @@ def without_windows(rank, ranks):
         exchanges.open_window = lambda: None
 
 
-def train(rank, port, kind, schedule, options, unseen=()):
+def on_hosts(rank, sizes):
+    """As if the ranks were on hosts of these sizes, one after the other: only those of a host see each other."""
+    host = [number for number, size in enumerate(sizes) for _ in range(size)][rank]
+
+    def marked():
+        window = open_window()
+        pid, descriptor, token = window.address.pid, window.address.descriptor, window.address.token >> 3 << 3 | host
+        window.address = Address(pid, descriptor, token)
+        window.board[0] = token
+        return window
+
+    def view(address):
+        if address.token & 7 != host:
+            raise OSError("on another host")
+        return View(address)
+
+    exchanges.open_window, shared_exchange.View, shared_exchange.LEAST_PIECE = marked, view, 64 * 8
+
+
+def train(rank, port, kind, schedule, options, unseen=(), hosts=()):
     without_windows(rank, unseen)
+    if hosts:
+        on_hosts(rank, hosts)
     return Job(kind, **options).train(rank, port, schedule)
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "group_exchange",
     "group_sockets",
     "header",
+    "hosts_exchange",
     "layout",
     "peer_errors",
     "reduction_plan",

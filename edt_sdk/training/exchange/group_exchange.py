@@ -15,6 +15,7 @@ first vector.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -34,7 +35,18 @@ _SCATTERED = 2
 _GATHERED = 2
 
 
-class _Piece:
+class _Peers(Protocol):
+    """The members between which pieces travel. See `Group`."""
+
+    @property
+    def world(self) -> int: ...
+    def all_to_all(
+        self, output: Tensor, input: Tensor, out_splits: Sequence[int], in_splits: Sequence[int]
+    ) -> Handle: ...
+    def all_gather(self, output: Tensor, input: Tensor) -> Handle: ...
+
+
+class Piece:
     """Represents a piece in transfer. The base class is the piece of a single member, which is final at once."""
 
     def finish(self) -> None:
@@ -42,6 +54,33 @@ class _Piece:
 
     def wait(self) -> None:
         """Block until the piece holds the result of all ranks."""
+
+
+class Pieces:
+    """Holds the pieces of a vector that travel, in the order in which they were started."""
+
+    def __init__(self) -> None:
+        self._started: list[Piece] = []
+
+    def __len__(self) -> int:
+        return len(self._started)
+
+    def add(self, piece: Piece) -> None:
+        """Take a piece that was just started."""
+        self._started.append(piece)
+        # Finish older pieces here, not at the end: the addition of each piece overlaps with the transfer of the next.
+        count = len(self._started)
+        if count > _SCATTERED:
+            self._started[count - 1 - _SCATTERED].finish()
+        if count > _SCATTERED + _GATHERED:
+            self._started[count - 1 - _SCATTERED - _GATHERED].wait()
+
+    def finish(self) -> None:
+        """Wait for all pieces."""
+        for piece in self._started[max(0, len(self) - _SCATTERED) :]:
+            piece.finish()
+        for piece in self._started[max(0, len(self) - _SCATTERED - _GATHERED) :]:
+            piece.wait()
 
 
 class Exchange:
@@ -74,7 +113,7 @@ class Exchange:
         self._scratch = scratch
         self.total = self._sums[0] if self._sums else vectors[0]
         self._spans = layout.spans(group.world, PIECE)
-        self._under_way: list[_Piece] = []
+        self._under_way = Pieces()
         self._last: Move | None = None
 
     def follow(self, move: Move) -> Callable[[int], None]:
@@ -104,21 +143,16 @@ class Exchange:
                 self._vectors[target].sections[number][span].add_(self._vectors[other].sections[number][span])
         out = self.total.sections[number][span]
         ours = [part.sections[number][span] for part in self._sums]
-        piece = _Piece()
+        piece = Piece()
         if self._group.world == 1:
             if self._divisor != 1:
                 out.div_(self._divisor)
         elif self._fast:
             piece = _Reduced(self._group, out, self._divisor)
         else:
-            piece = _InTree(self._group, ours, self._counts, out, self._divisor, self._scratch)
-        self._under_way.append(piece)
-        # Finish older pieces here, not at the end: the addition of each piece overlaps with the transfer of the next.
-        count = len(self._under_way)
-        if count > _SCATTERED:
-            self._under_way[count - 1 - _SCATTERED].finish()
-        if count > _SCATTERED + _GATHERED:
-            self._under_way[count - 1 - _SCATTERED - _GATHERED].wait()
+            shares = blocks(len(self._counts), self._group.world)
+            piece = PieceInTree(self._group, shares, ours, self._counts, out, self._divisor, self._scratch)
+        self._under_way.add(piece)
 
     def start_all(self) -> None:
         """Send all pieces that have not been sent."""
@@ -127,10 +161,7 @@ class Exchange:
 
     def finish(self) -> Flat:
         """Wait for all pieces and return the total. RuntimeError when a member is gone: the total is undefined then."""
-        for piece in self._under_way[max(0, len(self._under_way) - _SCATTERED) :]:
-            piece.finish()
-        for piece in self._under_way[max(0, len(self._under_way) - _SCATTERED - _GATHERED) :]:
-            piece.wait()
+        self._under_way.finish()
         return self.total
 
 
@@ -154,7 +185,7 @@ class Scratch:
         self._free.clear()
 
 
-class _Reduced(_Piece):
+class _Reduced(Piece):
     def __init__(self, group: Group, out: Tensor, divisor: float) -> None:
         self._out = out
         self._divisor = divisor
@@ -167,11 +198,24 @@ class _Reduced(_Piece):
             self._handle = None
 
 
-class _InTree(_Piece):
-    """Sums a piece in the tree: scattered on creation, gathered by `finish`. Holds its tensors until then."""
+class PieceInTree(Piece):
+    """Sums a piece in the tree: scattered on creation, gathered by `finish`. Holds its tensors until then.
+
+    `shares` are the shards of each member of the group, and `parts` the sums of this member's subtrees. They may be of
+    the `scratch`, to which they return if they are `lent`.
+    """
 
     def __init__(
-        self, group: Group, parts: list[Tensor], counts: Sequence[int], out: Tensor, divisor: float, scratch: Scratch
+        self,
+        group: _Peers,
+        shares: Sequence[range],
+        parts: list[Tensor],
+        counts: Sequence[int],
+        out: Tensor,
+        divisor: float,
+        scratch: Scratch,
+        *,
+        lent: bool = False,
     ) -> None:
         self._group = group
         self._out = out
@@ -179,9 +223,9 @@ class _InTree(_Piece):
         self._scratch = scratch
         self._shards = len(counts)
         world, length = group.world, len(out) // group.world
-        nodes = [subtrees(block, len(counts)) for block in blocks(len(counts), world)]
+        nodes = [subtrees(block, len(counts)) for block in shares]
         self._filled = [{node: any(counts[node.start : node.stop]) for node in of_rank} for of_rank in nodes]
-        self._borrowed: list[Tensor] = []
+        self._borrowed = list(parts) if lent else []
         if len(parts) == 1:
             # Without a copy where the rank has a single subtree, which is the common case.
             outgoing = parts[0]  # already in the order of the receivers

@@ -9,7 +9,7 @@ shard 0's values are used. The module owns no values except the vectors it creat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -199,15 +199,12 @@ class Layout:
             ][::-1]
         return found
 
-    def slices(self, memory: Tensor, world: int) -> tuple[Tensor, ...]:
-        """Cut a rank's slices of a whole vector, one per `spans(world, nbytes)` and without gaps, out of host memory.
-
-        `memory` is uint8 of at least `slices_nbytes(world)`.
-        """
+    def slices(self, memory: Tensor, spans: Iterable[tuple[int, slice]], count: int) -> tuple[Tensor, ...]:
+        """Cut one of `count` equal slices of each of these spans, without gaps, out of host memory (uint8)."""
         found, start = [], 0
-        for section, span in self.spans(world, self.nbytes):
+        for section, span in spans:
             dtype = self._kinds[section][0]
-            nbytes = (span.stop - span.start) // world * dtype.itemsize
+            nbytes = (span.stop - span.start) // count * dtype.itemsize
             found.append(memory[start : start + nbytes].view(dtype))
             start += nbytes
         return tuple(found)

@@ -13,6 +13,7 @@ but what they read is never committed, because a commit needs another collective
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from edt_sdk.training.exchange.blocks import blocks, subtrees
 from edt_sdk.training.exchange.group import Group
+from edt_sdk.training.exchange.group_exchange import PIECE
 from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.memory_window import Address, View, Window, touch
 from edt_sdk.training.exchange.reduction_plan import Move
@@ -31,6 +33,10 @@ from edt_sdk.training.exchange.tree import ShardNode, finish
 CHUNK = 128 << 10
 """Bytes of a slice that are summed at once. Together with the summands they should fit the cache of a core."""
 
+LEAST_PIECE = 1 << 20
+"""Bytes of the smallest piece that travels between hosts."""
+
+Spans = Sequence[tuple[int, slice]]
 # Words of the notice board. Word 0 is the token of the window.
 _RESULT, _SUMS = 1, 2
 
@@ -40,12 +46,13 @@ class Result:
 
     def __init__(self, layout: Layout, window: Window) -> None:
         self._layout = layout
-        # With two ranks the slices are largest. Memory that is never written costs nothing.
-        self.start, self._memory = window.allocate(layout.slices_nbytes(2))
+        # Where one member adds up for its whole host, its slice is everything. Memory that is never written costs
+        # nothing.
+        self.start, self._memory = window.allocate(layout.nbytes)
 
-    def slices(self, world: int) -> tuple[Tensor, ...]:
-        """Return the slices for `world` ranks, in the order of the layout's spans."""
-        return self._layout.slices(self._memory, world)
+    def slices(self, spans: Spans, count: int) -> tuple[Tensor, ...]:
+        """Return this member's slices of these spans, each of which is cut into `count`."""
+        return self._layout.slices(self._memory, spans, count)
 
     def touch(self, world: int) -> None:
         """Make the kernel provide the pages that `world` ranks need. Thread-safe."""
@@ -69,27 +76,45 @@ class Neighbour:
                 self._vectors[start] = self._layout.sections(self._view.memory(start, self._layout.nbytes))
         return [self._vectors[start] for start in starts]
 
-    def slices(self, world: int) -> tuple[Tensor, ...]:
-        """Return the member's finished slices at their announced address."""
+    def slices(self, spans: Spans, count: int) -> tuple[Tensor, ...]:
+        """Return the member's finished slices at their announced address. See `Result.slices`."""
         start = int(self._view.board[_RESULT])
         if start not in self._results:
-            self._results[start] = self._view.memory(start, self._layout.slices_nbytes(2))
-        return self._layout.slices(self._results[start], world)
+            self._results[start] = self._view.memory(start, self._layout.nbytes)
+        return self._layout.slices(self._results[start], spans, count)
 
 
 class Neighbours:
-    """Connects the members of a group that can all read each other's windows. Created by `meet`.
+    """Connects the members of a group that share a host, and so can read each other's windows. Created by `meet`.
 
-    `known` are the members by address, in rank order. The next group reuses the mappings of members it keeps.
+    Attributes:
+        known: these members by address, in rank order. The next group reuses the mappings of members it keeps.
+        hosts: the ranks of each host. With several hosts the sums of each travel to the others (`hosts_exchange.py`).
+        here: the ranks of this one.
+        lanes: how many of the members here add up. Each has an equal slice of every span.
+        spans: the pieces of a vector.
+        result: memory for this member's finished slices, one for each span.
     """
 
     def __init__(
-        self, group: Group, layout: Layout, window: Window, members: Mapping[Address, Neighbour], result: Result
+        self,
+        group: Group,
+        hosts: tuple[range, ...],
+        layout: Layout,
+        window: Window,
+        members: Mapping[Address, Neighbour],
+        result: Result,
     ) -> None:
         self.group = group
         self.known = members
-        self.spans = layout.spans(group.world, layout.nbytes)
-        self.result = result.slices(group.world)
+        self.hosts = hosts
+        self.here = next(ranks for ranks in hosts if group.rank in ranks)
+        # On the host with the fewest members each of them has a lane.
+        self.lanes = min(map(len, hosts))
+        # Between hosts several pieces are under way at once. Within a host nothing travels.
+        limit = layout.nbytes if len(hosts) == 1 else min(PIECE, max(LEAST_PIECE, layout.nbytes // 4))
+        self.spans = layout.spans(self.lanes * len(hosts), limit)
+        self.result = result.slices(self.spans, self.lanes)
         self._start = result.start
         self._board = window.board
         self._members = tuple(members.values())
@@ -105,17 +130,46 @@ class Neighbours:
 
     def sums(self, rank: int, count: int) -> list[tuple[Tensor, ...]]:
         """Return the sections of a member's sums at their announced addresses."""
-        return self._members[rank].sums(count)
+        return self._members[rank - self.here.start].sums(count)
 
-    def results(self, rank: int) -> tuple[Tensor, ...]:
-        """Return a member's finished slices, one per span."""
-        return self._members[rank].slices(self.group.world)
+    def lane(self, span: slice, number: int) -> slice:
+        """Return the slice of a span that the member with this number on its host adds up."""
+        length = (span.stop - span.start) // self.lanes
+        return slice(span.start + number * length, span.start + (number + 1) * length)
+
+    def collect(self, total: Flat) -> None:
+        """Copy the finished slices of all members here into `total`. All members must call it."""
+        # Without this barrier a member could copy a slice that its owner is still summing. The next collective, in
+        # which all copies are complete, lets each member overwrite its window. Flags in shared memory were rejected:
+        # 0.1 ms faster, but a wait on them would never notice a death (decision 012).
+        self.group.barrier()
+        for number, member in enumerate(self._members[: self.lanes]):
+            theirs = member.slices(self.spans, self.lanes)
+            for (section, span), values in zip(self.spans, theirs, strict=True):
+                total.sections[section][self.lane(span, number)].copy_(values)
+
+
+def hosts_of(seen: Sequence[Sequence[int]]) -> tuple[range, ...] | None:
+    """Return the ranks of each host from which member (a row) can read whose window. Pure.
+
+    None where a member cannot even read its own, or where the members of a host do not follow each other.
+    """
+    hosts: list[range] = []
+    start = 0
+    while start < len(seen):
+        ranks = range(start, start + sum(map(bool, seen[start])))
+        expected = [rank in ranks for rank in range(len(seen))]
+        if not ranks or ranks.stop > len(seen) or any([*map(bool, seen[rank])] != expected for rank in ranks):
+            return None
+        hosts.append(ranks)
+        start = ranks.stop
+    return tuple(hosts)
 
 
 def meet(
     group: Group, layout: Layout, window: Window | None, result: Result | None, known: Mapping[Address, Neighbour]
 ) -> Neighbours | None:
-    """Open each other's windows. None on all members when any cannot read another. Every member must call it.
+    """Open each other's windows. None on all members where no two of them share a host. Every member must call it.
 
     `result` is memory in this member's window, and `known` are the members of the previous group.
     """
@@ -127,18 +181,57 @@ def meet(
     addresses = ours.new_empty(3 * group.world)
     group.all_gather(addresses, ours).wait()
     members: dict[Address, Neighbour] = {}
-    for pid, descriptor, token in addresses.view(-1, 3).tolist():
+    seen = torch.zeros(group.world, dtype=torch.uint8)
+    for rank, (pid, descriptor, token) in enumerate(addresses.view(-1, 3).tolist()):
         address = Address(pid, descriptor, token)
-        try:
+        # On another host, of another user, or gone: the next transfer shows which.
+        with contextlib.suppress(OSError):
             members[address] = known.get(address) or Neighbour(View(address), layout)
-        except OSError:  # on another host, of another user, or gone: the next transfer shows which
-            break
+            seen[rank] = 1
     # All members must use the same method, or a transfer would wait for a member that reads memory. So agree on it.
-    all_seen = torch.empty(group.world, dtype=torch.uint8)
-    group.all_gather(all_seen, torch.tensor([len(members) == group.world], dtype=torch.uint8)).wait()
-    if window is None or result is None or not bool(all_seen.all()):
+    by_all = seen.new_empty(group.world**2)
+    group.all_gather(by_all, seen).wait()
+    hosts = hosts_of(by_all.view(group.world, group.world).tolist())
+    if window is None or result is None or hosts is None or len(hosts) == group.world:
         return None
-    return Neighbours(group, layout, window, members, result)
+    return Neighbours(group, hosts, layout, window, members, result)
+
+
+class Summands:
+    """The sums of the subtrees of all members on a host, which are added up slice by slice."""
+
+    def __init__(self, neighbours: Neighbours, counts: Sequence[int], *, fast: bool) -> None:
+        self._shards = len(counts)
+        self._fast = fast
+        self._nodes: list[tuple[ShardNode, bool]] = []
+        self._vectors: list[tuple[Tensor, ...]] = []
+        shares = blocks(len(counts), neighbours.group.world)
+        for rank in neighbours.here:
+            of_rank = [(node, any(counts[node.start : node.stop])) for node in subtrees(shares[rank], len(counts))]
+            self._nodes += of_rank
+            filled = sum(filled for _, filled in of_rank)
+            # In mode `fast` a rank has one vector for its whole block, whatever number of subtrees that is.
+            self._vectors += neighbours.sums(rank, min(1, filled) if fast else filled)
+
+    def add(self, section: int, part: slice, out: Tensor, divisor: float = 1.0, root: ShardNode | None = None) -> None:
+        """Write into `out` the sum of a part of a section, over all shards or those of `root`, by the divisor."""
+        length = CHUNK // out.element_size()
+        # For intermediate sums. Each sum begins with a leaf of its own, so there are fewer sums than leaves.
+        memory = [out.new_empty(length) for _ in self._vectors]
+        # Chunk by chunk over all summands: each chunk of each vector is read once and stays in the cache.
+        for start in range(part.start, part.stop, length):
+            chunk = slice(start, min(start + length, part.stop))
+            scratch = [each[: chunk.stop - chunk.start] for each in memory]
+            leaves = [_Summand(vector[section][chunk], scratch) for vector in self._vectors]
+            if self._fast:
+                total = reduce(iadd, leaves)
+            else:
+                found = iter(leaves)
+                parts = {node: next(found) if filled else None for node, filled in self._nodes}
+                some = finish(parts, self._shards, root)
+                assert some is not None, "a step has at least one sample"
+                total = some
+            torch.div(total.value, divisor, out=out[chunk.start - part.start : chunk.stop - part.start])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,54 +265,16 @@ class SharedExchange:
 
         RuntimeError when a member is gone: the total is undefined then.
         """
-        group = self.neighbours.group
         self._add_up()
-        # Without this barrier a member could copy a slice that its owner is still summing. The next collective, in
-        # which all copies are complete, lets each member overwrite its window. Flags in shared memory were rejected:
-        # 0.1 ms faster, but a wait on them would never notice a death (decision 012).
-        group.barrier()
-        for rank in range(group.world):
-            theirs = self.neighbours.results(rank)
-            for (section, span), values in zip(self.neighbours.spans, theirs, strict=True):
-                self.total.sections[section][_slice_of(span, rank, group.world)].copy_(values)
+        self.neighbours.collect(self.total)
         return self.total
 
     def _add_up(self) -> None:
         """Sum this rank's slices of all vectors into the memory that the other members will read."""
-        neighbours, group = self.neighbours, self.neighbours.group
-        nodes, vectors = self._summands()
+        neighbours = self.neighbours
+        summands = Summands(neighbours, self.counts, fast=self.fast)
         for (section, span), result in zip(neighbours.spans, neighbours.result, strict=True):
-            ours = _slice_of(span, group.rank, group.world)
-            length = CHUNK // result.element_size()
-            # For intermediate sums. Each sum begins with a leaf of its own, so there are fewer sums than leaves.
-            memory = [result.new_empty(length) for _ in vectors]
-            # Chunk by chunk over all summands: each chunk of each vector is read once and stays in the cache.
-            for start in range(ours.start, ours.stop, length):
-                chunk = slice(start, min(start + length, ours.stop))
-                scratch = [each[: chunk.stop - chunk.start] for each in memory]
-                leaves = [_Summand(vector[section][chunk], scratch) for vector in vectors]
-                if self.fast:
-                    total = reduce(iadd, leaves)
-                else:
-                    found = iter(leaves)
-                    parts = {node: next(found) if filled else None for node, filled in nodes}
-                    some = finish(parts, len(self.counts))
-                    assert some is not None, "a step has at least one sample"
-                    total = some
-                torch.div(total.value, self.divisor, out=result[chunk.start - ours.start : chunk.stop - ours.start])
-
-    def _summands(self) -> tuple[list[tuple[ShardNode, bool]], list[tuple[Tensor, ...]]]:
-        """Return all ranks' subtrees with a flag for samples, and the vectors of the subtrees that have samples."""
-        world, shards = self.neighbours.group.world, len(self.counts)
-        nodes: list[tuple[ShardNode, bool]] = []
-        vectors: list[tuple[Tensor, ...]] = []
-        for rank, block in enumerate(blocks(shards, world)):
-            of_rank = [(node, any(self.counts[node.start : node.stop])) for node in subtrees(block, shards)]
-            nodes += of_rank
-            filled = sum(filled for _, filled in of_rank)
-            # In mode `fast` a rank has one vector for its whole block, whatever number of subtrees that is.
-            vectors += self.neighbours.sums(rank, min(1, filled) if self.fast else filled)
-        return nodes, vectors
+            summands.add(section, neighbours.lane(span, neighbours.group.rank), result, self.divisor)
 
 
 class _Summand:
@@ -238,8 +293,3 @@ class _Summand:
             self.value.add_(other.value)
             return self
         return _Summand(torch.add(self.value, other.value, out=self._scratch.pop()), self._scratch, ours=True)
-
-
-def _slice_of(span: slice, rank: int, world: int) -> slice:
-    length = (span.stop - span.start) // world
-    return slice(span.start + rank * length, span.start + (rank + 1) * length)

@@ -1,8 +1,10 @@
 """Choose how the gradients of an update are summed, and in which memory they lie.
 
-Members that can all read each other's memory do so (`shared_exchange.py`). Members on several hosts, and GPUs, send
-(`group_exchange.py`). The members agree on it when they `meet`, either long before they need it or at the first update
-of a group. Every exchange raises RuntimeError when a member is gone. This module knows neither models nor steps.
+Members that can all read each other's memory do so (`shared_exchange.py`). Where there are several hosts, those of each
+host do, and the sums of the hosts travel (`hosts_exchange.py`). Members that are alone on their hosts, and GPUs, send
+everything (`group_exchange.py`). The members agree on it when they `meet`, either long before they need it or at the
+first update of a group. Every exchange raises RuntimeError when a member is gone. This module knows neither models nor
+steps.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.group_exchange import Exchange, Scratch
+from edt_sdk.training.exchange.hosts_exchange import HostsExchange
 from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.memory_window import Address, Window, open_window, touch
 from edt_sdk.training.exchange.shared_exchange import Neighbour, Neighbours, Result, SharedExchange, meet
+
+AnyExchange = Exchange | SharedExchange | HostsExchange
 
 
 class Vectors:
@@ -116,19 +121,19 @@ class Exchanges:
         """Return the divisor for the sum of gradients times weights."""
         return float(sum(counts) // self.unit(counts))
 
-    def between(
-        self, group: Group, counts: Sequence[int], vectors: Sequence[Flat], sums: Sequence[int]
-    ) -> Exchange | SharedExchange:
+    def between(self, group: Group, counts: Sequence[int], vectors: Sequence[Flat], sums: Sequence[int]) -> AnyExchange:
         """Create the exchange of an update, which has not sent anything yet. Arguments as for `Exchange`."""
         divisor = self.divisor(counts)
         neighbours = self._neighbours(group)
-        if neighbours is not None:
-            own = [vectors[number] for number in sums]
+        own = [vectors[number] for number in sums]
+        if neighbours is not None and len(neighbours.hosts) == 1:
             return SharedExchange(neighbours, counts, divisor, own, vectors[0], self._fast)
         # Scratch lengths depend on the number of ranks, so old ones would never be used again.
         if group.world != self._world:
             self._world = group.world
             self._scratch.clear()
+        if neighbours is not None:
+            return HostsExchange(neighbours, counts, divisor, own, vectors[0], self._fast, self._scratch)
         return Exchange(
             group, self._layout, counts, divisor, vectors, sums, fast=self._fast, scratch=self._scratch
         )  # fmt: skip

@@ -86,8 +86,11 @@ class Fold(Generic[T]):
         return dict(self._stack)
 
 
-def finish(parts: Mapping[ShardNode, T | None], shards: int) -> T | None:
-    """Return the sum over all V shards from sums of subtrees that cover them. Adds in place. None if all are None."""
+def finish(parts: Mapping[ShardNode, T | None], shards: int, root: ShardNode | None = None) -> T | None:
+    """Return the sum over all V shards from sums of subtrees that cover them. Adds in place. None if all are None.
+
+    With a `root` it is the sum of that subtree.
+    """
 
     def total(node: ShardNode) -> T | None:
         if node in parts:
@@ -97,7 +100,7 @@ def finish(parts: Mapping[ShardNode, T | None], shards: int) -> T | None:
         left, right = node.children()
         return _add(total(left), total(right))
 
-    return total(ShardNode(0, shards))
+    return total(root or ShardNode(0, shards))
 
 
 def _add(left: T | None, right: T | None) -> T | None:

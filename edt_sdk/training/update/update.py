@@ -31,8 +31,7 @@ from edt_sdk.training.exchange.header import Header, ShardStats
 from edt_sdk.training.exchange.header import exchange as exchange_records
 from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.reduction_plan import ReductionPlan
-from edt_sdk.training.exchange.shared_exchange import SharedExchange
-from edt_sdk.training.exchange.strategy import Exchanges, Vectors
+from edt_sdk.training.exchange.strategy import AnyExchange, Exchanges, Vectors
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved
 from edt_sdk.training.state.pickling import all_optimizers
@@ -99,7 +98,7 @@ class _Computed:
     vectors: list[Flat]
     pool: Vectors
     group: Group | None
-    exchange: Exchange | SharedExchange | None
+    exchange: AnyExchange | None
     loader: Loader
     left: bool = False
 
@@ -374,7 +373,7 @@ class UpdateEngine:
         computed, self._computed = self._computed, None
         # Vectors in a window are safe to reuse: a peer may read them, but cannot commit what it reads (decision 012).
         # Vectors in a transfer are not, because the library may still write into them.
-        if computed is not None and (computed.exchange is None or isinstance(computed.exchange, SharedExchange)):
+        if computed is not None and not isinstance(computed.exchange, Exchange):
             computed.pool.give_back(computed.vectors)
         self._runner.clear_gradients()
 

@@ -16,7 +16,7 @@ from edt_sdk.training.exchange.tree import ShardNode, finish
 from edt_sdk.training.sampling.order import Order
 from edt_sdk.training.sampling.seeds import derive, set_states
 from edt_sdk.training.update.update import TestStep
-from tests.training.numeric_job import CPU, Job, alone, digest, essence, steps_of, train, without_windows
+from tests.training.numeric_job import CPU, Job, alone, digest, essence, on_hosts, steps_of, train, without_windows
 
 
 @pytest.mark.parametrize("unseen", [(), (0, 1, 2, 3)], ids=["read", "sent"])
@@ -100,19 +100,24 @@ def test_the_bits_are_those_of_the_tree_written_out(shards, batch):
     assert all(torch.equal(a, b) for a, b in zip(job.model.parameters(), expected, strict=True))
 
 
-def train_fast(rank, port, world, unseen):
+def train_fast(rank, port, world, unseen, hosts):
     exchange.PIECE = 64 * 8
     without_windows(rank, unseen)
+    if hosts:
+        on_hosts(rank, hosts)
     job = Job("cnn", mode="fast")
     job.train(rank, port, [(0, world)])
     return {name: value.numpy() for name, value in job.model.state_dict().items()}, essence(job.log)
 
 
-@pytest.mark.parametrize(("world", "unseen"), [(1, ()), (2, ()), (4, ()), (2, (0, 1)), (4, (0, 1, 2, 3))])
-def test_fast_computes_the_same_but_for_rounding(processes, world, unseen):
+@pytest.mark.parametrize(
+    ("world", "unseen", "hosts"),
+    [(1, (), ()), (2, (), ()), (4, (), ()), (2, (0, 1), ()), (4, (0, 1, 2, 3), ()), (4, (), (1, 3)), (3, (), (2, 1))],
+)
+def test_fast_computes_the_same_but_for_rounding(processes, world, unseen, hosts):
     job = Job("cnn")
     job.train(0, 0, [(0, 1)])
-    results = processes(world, train_fast, world, unseen)
+    results = processes(world, train_fast, world, unseen, hosts)
     for state, log in results:
         for name, value in job.model.state_dict().items():  # whole numbers are shard 0's in both modes
             np.testing.assert_allclose(state[name], value.numpy(), rtol=1e-3, atol=1e-4)
@@ -167,10 +172,12 @@ def test_whole_numbers_are_those_of_shard_0_on_every_rank(processes):
     assert processes(2, what_shard_0_saw, "transformer") == [tokens] * 2  # large, sent only when it changed
 
 
-def many_shards(rank, port, unseen):
+def many_shards(rank, port, unseen, hosts):
     """Every V from 1 to 8 with every N up to 4, in pieces of 64 bytes a slice; one hash per (V, N)."""
     exchange.PIECE = shared_exchange.CHUNK = 64 * 8
     without_windows(rank, unseen)
+    if hosts:
+        on_hosts(rank, hosts)
     store = connect_store("127.0.0.1", port)
     found = {}
     for shards in range(1, 9):
@@ -184,9 +191,13 @@ def many_shards(rank, port, unseen):
     return found
 
 
-@pytest.mark.parametrize("unseen", [(), (0, 1, 2, 3)], ids=["read", "sent"])
-def test_same_bits_for_any_number_of_shards(processes, unseen):
-    results = processes(4, many_shards, unseen)
+@pytest.mark.parametrize(
+    ("unseen", "hosts"),
+    [((), ()), ((0, 1, 2, 3), ()), ((), (2, 2)), ((), (1, 3)), ((), (3, 1)), ((), (1, 2, 1))],
+    ids=["read", "sent", "two by two", "one and three", "three and one", "three hosts"],
+)
+def test_same_bits_for_any_number_of_shards(processes, unseen, hosts):
+    results = processes(4, many_shards, unseen, hosts)
     for shards in range(1, 9):
         hashes = {found[key] for found in results for key in found if key[0] == shards}
         assert len(hashes) == 1
