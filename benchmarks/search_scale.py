@@ -69,7 +69,8 @@ BRUSH_IT = """async () => {
         }
         if (key !== 'ArrowRight') { times.push([drawn, performance.now() - begun]); }
     }
-    return [page.querySelectorAll('[data-trial]').length, times];
+    const drawn = page.querySelector('.jp-edt-drawn-canvas').shadowRoot ?? page;
+    return [drawn.querySelectorAll('[data-trial]').length, times];
 }"""
 
 
