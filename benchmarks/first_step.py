@@ -4,7 +4,8 @@ A tiny model, so that nothing but getting there is measured: packing and sending
 supervisor, driver, worker, the payload, the first update. Warm: a process with torch imported waits for the job
 (`EdtApp.warm_workers=1`; each job uses it up, and nothing else is measured until its successor has finished importing).
 Cold: none (`=0`), and no template. Forked: no such process, but the template that an earlier job needed. From the call
-of `Client.submit` to the time in the commit log's first line.
+of `Client.submit` to the time in the commit log's first line. On the warm server also from `Client.search` to the first
+line of its first trial, whose values are suggested. The first search of a server starts the process that suggests.
 
 Beside it, as information: `python -c "import torch"`, which is in whatever starts cold; the same training as a plain
 Python program, and under `torchrun --standalone` with one worker, from the start of the process; neither has a
@@ -15,6 +16,7 @@ of each, `--only-ours` leaves the last two out. Writes `.bench/first_step.json`;
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -25,14 +27,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.commit_log import CommitLog
-from benchmarks.our_jobs import OurJob, import_torch, server
+from benchmarks.our_jobs import FOLDER, OurJob, import_torch, server
 from benchmarks.report import ROOT, finish, table
 from benchmarks.server_processes import Spares, templates
 from benchmarks.summary import Check, duration, summarize
 from benchmarks.torchrun_agents import SCRIPT, environment
+from edt_sdk import choice
+from edt_sdk.schemas.errors import JobFailed
 from edt_sdk.testing import LocalServer
 
 TARGET = 1.5
+WITH_SUGGESTER, AS_SEARCH = 0.7, 0.1  # seconds more than a submission
 TINY = ("--width", "16", "--rows", "2", "--samples", "2", "--updates", "3")
 STANDALONE = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1")
 
@@ -45,6 +50,22 @@ def ours(on: LocalServer) -> float:
     if state != "FINISHED":
         raise SystemExit(f"job {job.job.id} ended as {state}: {job.job.view.message}")
     return job.log.commits[0].time - job.submitted
+
+
+def searched(on: LocalServer) -> float:
+    """A search of one trial on a server that has nothing else to do; seconds to the trial's first commit."""
+    client, begun = on.client(), time.time()
+    search = client.search(
+        FOLDER, main="train.py", args=["--width", "{width}", *TINY[2:]], space={"width": choice(16, 17)}, metric="loss",
+        algorithm="tpe", trials=1, max_workers=1, name=f"s{time.time_ns()}", progress=False,
+    )  # fmt: skip
+    # The script validates nothing, so that there is nothing to compare.
+    with contextlib.suppress(JobFailed):
+        search.wait()
+    (trial,) = search.trials
+    assert trial.job is not None, "a trial that has finished has a job"
+    log = CommitLog(on.data_dir / "jobs" / trial.job.id / "training-0.commits.jsonl")
+    return log.read()[0].time - begun
 
 
 def alone(folder: Path, launcher: Sequence[str]) -> float:
@@ -72,13 +93,25 @@ def main() -> int:
     repeat = 1 if options.quick else options.repeat
     folder, begun = ROOT / "first_step", time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
-    times: dict[str, list[float]] = {"warm": [], "cold": [], "forked": [], "import": [], "plain": [], "torchrun": []}
+    names = {
+        "warm": "submit → first update, warm",
+        "cold": "submit → first update, cold",
+        "forked": "submit → first update, from the template",
+        "first search": "the first search of a server → first update, warm",
+        "search": "search → first update, warm",
+        "import": 'information: python -c "import torch"',
+        "plain": "information: python train.py → first update",
+        "torchrun": "information: torchrun --standalone → first update",
+    }
+    times: dict[str, list[float]] = {key: [] for key in names}
     with server(folder / "warm", warm=True) as warm, server(folder / "cold", warm=False) as cold:
         spares = Spares(warm.pid)
         spares.wait()
         for number in range(repeat):
             times["warm"].append(ours(warm))
             # The successor of the process just used starts now: it must not disturb the others, and is there next time.
+            spares.wait()
+            times["search" if number else "first search"].append(searched(warm))
             spares.wait()
             times["cold"].append(ours(cold))
             times["forked"].append(ours(cold))
@@ -91,22 +124,18 @@ def main() -> int:
             last = ", ".join(f"{key} {duration(some[-1])}" for key, some in times.items() if some)
             print(f"  {number + 1}/{repeat}: {last}", flush=True)
     summaries = {key: summarize(some) for key, some in times.items()}
-    names = {
-        "warm": "submit → first update, warm",
-        "cold": "submit → first update, cold",
-        "forked": "submit → first update, from the template",
-        "import": 'information: python -c "import torch"',
-        "plain": "information: python train.py → first update",
-        "torchrun": "information: torchrun --standalone → first update",
-    }
     lines = [["what", "n", "median", "worst"]]
     lines += [[names[k], str(s.n), duration(s.median), duration(s.worst)] for k, s in summaries.items() if s]
     seconds = round(time.monotonic() - begun)
     print(table(lines))
     print(f"  {seconds} s in all")
     median = summaries["warm"].median if summaries["warm"] else None
-    check = Check("submit → first update, warm, s", median, TARGET, "at most")
-    return finish("first_step", {"seconds": seconds, "times": times}, [check])
+    checks = [Check("submit → first update, warm, s", median, TARGET, "at most")]
+    for key, more in (("first search", WITH_SUGGESTER), ("search", AS_SEARCH)):
+        found = summaries[key]
+        if found is not None and median is not None:
+            checks.append(Check(f"{names[key]}, s more than submit", found.median - median, more, "at most"))
+    return finish("first_step", {"seconds": seconds, "times": times}, checks)
 
 
 if __name__ == "__main__":

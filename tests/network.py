@@ -91,6 +91,11 @@ class Network:
         """Plug it in again."""
         _ip("-n", f"{self._prefix}bridge", "link", "set", self._port(name), "master", "br0", "up")
 
+    def limit(self, name: str, rate: str) -> None:
+        """Let a machine send no faster than this, such as "1gbit"."""
+        shaped = f"tc qdisc replace dev eth0 root tbf rate {rate} burst 256kb latency 50ms".split()
+        subprocess.run(["ip", "netns", "exec", self._prefix + name, *shaped], capture_output=True, check=True)
+
     def _make(self) -> None:
         bridge = f"{self._prefix}bridge"
         _ip("netns", "add", bridge)

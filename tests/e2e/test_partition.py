@@ -30,11 +30,12 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture
-def two_machines(network: Network, tmp_path: Path) -> Iterator[Jobs]:
-    """A server on a third machine; the disk is shared."""
+def two_machines(network: Network, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    """A server on a third machine; the disk is shared. The parameter is how many slots a machine has, one without."""
+    slots = getattr(request, "param", 1)
     traits = {
         "EdtApp.threads_per_slot": 1,
-        "EdtApp.local_hosts": {"one": 1, "two": 1},
+        "EdtApp.local_hosts": {"one": slots, "two": slots},
         "EdtApp.worker_interface": network.addresses["head"],
     }
     server = LocalServer(tmp_path / "server", traits=traits)
@@ -86,3 +87,17 @@ def test_a_cable_is_pulled_in_the_middle_of_an_update(two_machines: Jobs, networ
     commits = [commit["update"] for commit in two_machines.commits(job)]
     assert commits == list(range(len(two_machines.commits(alone))))
     assert two_machines.final_hash(job) == two_machines.final_hash(alone)
+
+
+@pytest.mark.parametrize("two_machines", [2], indirect=True)
+def test_members_of_a_machine_add_up_before_anything_travels(two_machines: Jobs, network: Network) -> None:
+    arguments = ("--epochs", "6", "--samples", "800")
+    alone = two_machines.submit("cnn.py", *arguments, max_workers=1).wait(300)
+    job = two_machines.submit("cnn.py", *arguments, max_workers=4)
+    job.wait(300)
+    assert max(two_machines.worlds(job)) == 4
+    assert two_machines.final_hash(job) == two_machines.final_hash(alone)
+    generation = next(event for event in reversed(job.story()) if len(event.data.get("workers", ())) == 4)
+    hosts = [slot["host"] for slot in two_machines.client.cluster()["slots"]]
+    places = [hosts[slot] for slot in generation.data["slots"]]
+    assert places in (["one", "one", "two", "two"], ["two", "two", "one", "one"]), "ranks are numbered by machine"

@@ -19,6 +19,7 @@ from edt_server.supervisor.state_machines.events import (
     StartWorker,
     Stop,
 )
+from edt_server.supervisor.state_machines.generation import TrainingRun
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.membership import JobMembership
 
@@ -253,3 +254,14 @@ def test_a_death_waits_for_nobody():
     story.ready(1)
     story.kill(0)
     assert published(story) == (1,)
+
+
+def test_members_on_the_same_host_follow_each_other():
+    hosts = {0: "b", 1: "a", 2: "b", 3: "a"}
+    training = TrainingRun(0, "payload", shards=8, epochs=1, members=(0, 1))
+    following = training.next_members([2, 3], lambda _: True, hosts.__getitem__, None, suspended=False)
+    assert following == (0, 2, 1, 3)
+    training.change(following, None)
+    training.joining.clear()
+    assert training.next_members([], lambda _: True, hosts.__getitem__, None, suspended=False) is None
+    assert training.next_members([], lambda it: it > 0, hosts.__getitem__, None, suspended=False) == (2, 1, 3)

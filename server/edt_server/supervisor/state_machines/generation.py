@@ -65,12 +65,19 @@ class TrainingRun:
         return self.ranks.index(worker) if worker in self.ranks else None
 
     def next_members(
-        self, ready: Collection[int], may_stay: Callable[[int], bool], budget: int | None, *, suspended: bool
+        self,
+        ready: Collection[int],
+        may_stay: Callable[[int], bool],
+        host: Callable[[int], str],
+        budget: int | None,
+        *,
+        suspended: bool,
     ) -> tuple[int, ...] | None:
         """Return the members of the next generation, None when nothing is to change now.
 
         `ready` are prepared workers in no generation. A member `may_stay` while its slot is the job's. A `suspended`
-        job may use no slot at all. Another `budget` than that of the newest generation needs a new one.
+        job may use no slot at all. Another `budget` than that of the newest generation needs a new one. Members on the
+        same `host` follow each other.
         """
         # One planned change at a time: all members of the last have to have joined, and its leavers have to be gone,
         # before the next one is published (decision 002).
@@ -82,7 +89,7 @@ class TrainingRun:
             # the state would exist on disk only, and the training would go back to its last checkpoint.
             staying = [self.members[0]]
         room = max(0, self.shards - len(staying))
-        following = (*staying, *sorted(ready)[:room])
+        following = _by_host((*staying, *sorted(ready)[:room]), host)
         if self.broken and not self.members and self.leaving:
             # Only the leaving workers have the state: they write a checkpoint before any other worker starts from it.
             following = ()
@@ -130,3 +137,12 @@ class TrainingRun:
             pids=tuple(member.pid for member in members),
             update=update,
         )
+
+
+def _by_host(members: tuple[int, ...], host: Callable[[int], str]) -> tuple[int, ...]:
+    """Return the members host by host, so that each host sums what is a part of the tree (decision 060).
+
+    The first one stays the first: it writes the logs.
+    """
+    places = [host(member) for member in members]
+    return tuple(sorted(members, key=lambda member: places.index(host(member))))

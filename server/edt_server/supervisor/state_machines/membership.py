@@ -428,6 +428,7 @@ class JobMembership(Machine):
         following = training.next_members(
             self._group.ready,
             lambda number: self._slots.allowed(self._workers[number].slot.id),
+            lambda number: self._workers[number].slot.host,
             self._budget,
             suspended=not self._slots.granted,
         )
