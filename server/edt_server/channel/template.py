@@ -36,8 +36,9 @@ IMPORT_PATIENCE = 60.0
 ANSWER_PATIENCE = 20.0
 # Templates of one server. Each keeps some 230 MB, and most servers have jobs of one kind.
 MOST = 3
-# Those for the trials of one search, and the seconds after which one ends when no trial has begun.
-MOST_OF_SEARCHES, IDLE = 2, 300.0
+# Those for the trials of one search, the seconds after which one ends when no trial has begun, and those after which it
+# makes room for another search.
+MOST_OF_SEARCHES, IDLE, ENOUGH = 2, 300.0, 10.0
 _SUPERVISOR = "edt_server.supervisor"
 
 
@@ -100,6 +101,7 @@ class Template(Zygote):
     Attributes:
         heard: it is ready, or will never be.
         gone: it has ended and was reaped.
+        used: when `close_after` was called last, by the clock of the event loop.
     """
 
     def __init__(self, kind: Kind, pid: int, connection: socket.socket, said: int, reap: Callable[[], int]) -> None:
@@ -107,6 +109,7 @@ class Template(Zygote):
         self.kind = kind
         self.heard = asyncio.Event()
         self.gone = False
+        self.used = 0.0
         self._asking = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.TimerHandle | None = None
@@ -206,6 +209,7 @@ class Template(Zygote):
         if self._closing is not None:
             self._closing.cancel()
         self._closing = self._loop.call_later(seconds, self.close)
+        self.used = self._loop.time()
 
     def _import(self) -> None:
         self.hear()
@@ -266,8 +270,7 @@ class Templates:
         a while it ends, and the next ones do without.
         """
         if kind.search not in self._of_searches:
-            living = sum(each is not None and not each.gone for each in self._of_searches.values())
-            if living + len(self._branching) < MOST_OF_SEARCHES and not self._stopped:
+            if self._room_for_search() and not self._stopped:
                 self._of_searches[kind.search] = None
                 task = asyncio.create_task(self._branch(kind), name=f"edt template of {kind.search}")
                 self._branching.add(task)
@@ -278,6 +281,21 @@ class Templates:
             return None
         found.close_after(IDLE)
         return found
+
+    def _room_for_search(self) -> bool:
+        """Return whether another search may have a template. The one unused longest ends for it, if that is a while.
+
+        It may be that of a search that has ended, or whose trials take so long that it makes no difference.
+        """
+        living = [each for each in self._of_searches.values() if each is not None and not each.gone]
+        if len(living) + len(self._branching) < MOST_OF_SEARCHES:
+            return True
+        oldest = min(living, key=lambda each: each.used, default=None)
+        if oldest is None or asyncio.get_running_loop().time() - oldest.used < ENOUGH:
+            return False
+        oldest.close()
+        del self._of_searches[oldest.kind.search]
+        return True
 
     async def _branch(self, kind: Kind) -> None:
         plain = await self.ready(replace(kind, search="", script=""))

@@ -198,6 +198,25 @@ async def test_a_search_has_a_branch_of_the_template_that_has_imported_for_its_s
     assert templates.of_search(kind) is None
 
 
+async def test_a_third_search_has_the_place_of_one_that_has_started_nothing_for_a_while(
+    templates, tmp_path, monkeypatch
+):
+    first, second, third = (of_search(tmp_path / name, "import wave\n") for name in "abc")
+    for kind in (first, second):
+        await until_async(lambda: templates.of_search(kind), "the branch")  # noqa: B023
+    assert templates.of_search(third) is None
+    assert not templates._branching, "both have just started a trial"
+    templates.of_search(first)
+    unused = templates._of_searches[second.search]
+    monkeypatch.setattr(module, "ENOUGH", 0.0)
+    branch = await until_async(lambda: templates.of_search(third), "the branch of the third")
+    assert unused.gone
+    monkeypatch.setattr(module, "ENOUGH", 1e9)
+    assert templates.of_search(first), "it stays"
+    assert templates.of_search(second) is None
+    assert not branch.gone
+
+
 async def test_a_branch_whose_imports_start_a_thread_ends_itself(tmp_path):
     installed = tmp_path / "installed"
     installed.mkdir()
