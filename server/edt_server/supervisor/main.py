@@ -403,6 +403,7 @@ def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgen
             shutdown_timeout=options.shutdown_timeout,
             history=history,
         )
-    # Only on this host can a standby's scheduling class be changed. A host agent just starts processes.
-    standbys = 0 if orders.hosts_dir else orders.standbys
+    # Only on this host can a standby's scheduling class be changed. A host agent just starts processes. And most trials
+    # of a search end within seconds: standbys cost a tenth of the whole search there (decision 061).
+    standbys = 0 if orders.hosts_dir or orders.spec.search else orders.standbys
     return JobMembership(interpreter=orders.interpreter, history=history, standbys=standbys)

@@ -1,9 +1,11 @@
 """Workers that are ready before there is a slot for them, one story at a time."""
 
+import msgspec
 import pytest
 
 from edt_sdk.schemas.wire import control, link
 from edt_sdk.schemas.wire.control import Slot
+from edt_server.supervisor.main import _machine_of
 from edt_server.supervisor.state_machines.events import (
     AssignStandby,
     End,
@@ -21,6 +23,7 @@ from edt_server.supervisor.state_machines.events import (
     StartWorker,
     Stop,
 )
+from edt_server.supervisor.state_machines.history import History
 
 from .story import Story, members
 
@@ -213,3 +216,10 @@ def test_who_has_no_more_shards_than_members_needs_none():
     story.joined(0, 1)
     story.progress(0, 1)
     assert not story.of(StartStandby)
+
+
+@pytest.mark.parametrize(("search", "kept"), [("", 1), ("digits-abcdef", 0)])
+def test_a_trial_of_a_search_keeps_none(orders, search, kept):
+    spec = msgspec.structs.replace(orders.spec, search=search, framework="edtPyTorch")
+    machine = _machine_of(msgspec.structs.replace(orders, spec=spec, standbys=1), History())
+    assert machine._standbys._most == kept
