@@ -62,12 +62,18 @@ def committed(jobs: Jobs, job: Job) -> int:
     return len(jobs.commits(job))
 
 
-def test_a_cable_is_pulled_in_the_middle_of_an_update(two_machines: Jobs, network: Network, tmp_path: Path) -> None:
-    gates = tmp_path / "gates"
-    gates.mkdir()
-    (gates / f"hold-{EPOCHS - 1}").touch()
+@pytest.fixture
+def held(tmp_path: Path) -> Path:
+    """What holds a job at its last epoch, in the folder of its gates."""
+    held = tmp_path / "gates" / f"hold-{EPOCHS - 1}"
+    held.parent.mkdir()
+    held.touch()
+    return held
+
+
+def test_a_cable_is_pulled_in_the_middle_of_an_update(two_machines: Jobs, network: Network, held: Path) -> None:
     alone = two_machines.submit("cnn.py", *ARGUMENTS, max_workers=1).wait(300)
-    job = two_machines.submit("cnn.py", *ARGUMENTS, "--gates", str(gates), max_workers=2)
+    job = two_machines.submit("cnn.py", *ARGUMENTS, "--gates", str(held.parent), max_workers=2)
     wait_for_hosts(job, "one", "two")
     goal = committed(two_machines, job) + 5
     until(lambda: committed(two_machines, job) >= goal, "updates on both machines")
@@ -82,7 +88,7 @@ def test_a_cable_is_pulled_in_the_middle_of_an_update(two_machines: Jobs, networ
     assert [each["pid"] for each in job.workers()] == [survivor], "nobody was killed for it"
     network.heal(far)
     wait_for_hosts(job, "one", "two")
-    (gates / f"hold-{EPOCHS - 1}").unlink()
+    held.unlink()
     job.wait(300)
     commits = [commit["update"] for commit in two_machines.commits(job)]
     assert commits == list(range(len(two_machines.commits(alone))))
@@ -90,12 +96,12 @@ def test_a_cable_is_pulled_in_the_middle_of_an_update(two_machines: Jobs, networ
 
 
 @pytest.mark.parametrize("two_machines", [2], indirect=True)
-def test_members_of_a_machine_add_up_before_anything_travels(two_machines: Jobs, network: Network) -> None:
-    arguments = ("--epochs", "6", "--samples", "800")
-    alone = two_machines.submit("cnn.py", *arguments, max_workers=1).wait(300)
-    job = two_machines.submit("cnn.py", *arguments, max_workers=4)
+def test_members_of_a_machine_add_up_before_anything_travels(two_machines: Jobs, held: Path) -> None:
+    alone = two_machines.submit("cnn.py", *ARGUMENTS, max_workers=1).wait(300)
+    job = two_machines.submit("cnn.py", *ARGUMENTS, "--gates", str(held.parent), max_workers=4)
+    until(lambda: 4 in two_machines.worlds(job), "four workers")
+    held.unlink()
     job.wait(300)
-    assert max(two_machines.worlds(job)) == 4
     assert two_machines.final_hash(job) == two_machines.final_hash(alone)
     generation = next(event for event in reversed(job.story()) if len(event.data.get("workers", ())) == 4)
     hosts = [slot["host"] for slot in two_machines.client.cluster()["slots"]]

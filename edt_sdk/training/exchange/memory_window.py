@@ -21,6 +21,8 @@ from torch import Tensor
 log = logging.getLogger(__name__)
 
 _WORD = torch.int64
+TELLS_HOSTS = 1 << 62
+"""Marks the token of a member that can say whom it sees. Those of the versions before do not have it."""
 # Bytes touched per call: while the kernel provides pages, this process can map nothing.
 _PIECE = 4 << 20
 
@@ -63,7 +65,7 @@ class Window:
         self._growing = threading.Lock()
         _, page = self.allocate(mmap.PAGESIZE)
         self.board = page.view(_WORD)
-        self.address = Address(os.getpid(), self._file, secrets.randbits(62))
+        self.address = Address(os.getpid(), self._file, TELLS_HOSTS | secrets.randbits(62))
         self.board[0] = self.address.token
 
     def allocate(self, nbytes: int) -> tuple[int, Tensor]:

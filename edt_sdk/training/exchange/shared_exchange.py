@@ -26,7 +26,7 @@ from edt_sdk.training.exchange.blocks import blocks, subtrees
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.group_exchange import PIECE
 from edt_sdk.training.exchange.layout import Flat, Layout
-from edt_sdk.training.exchange.memory_window import Address, View, Window, touch
+from edt_sdk.training.exchange.memory_window import TELLS_HOSTS, Address, View, Window, touch
 from edt_sdk.training.exchange.reduction_plan import Move
 from edt_sdk.training.exchange.tree import ShardNode, finish
 
@@ -180,6 +180,7 @@ def meet(
     # Zeros stand for a member without a window. They match no address, so opening fails and all members use transfers.
     addresses = ours.new_empty(3 * group.world)
     group.all_gather(addresses, ours).wait()
+    tells_hosts = all(token & TELLS_HOSTS for token in addresses[2::3].tolist())
     members: dict[Address, Neighbour] = {}
     seen = torch.zeros(group.world, dtype=torch.uint8)
     for rank, (pid, descriptor, token) in enumerate(addresses.view(-1, 3).tolist()):
@@ -189,9 +190,15 @@ def meet(
             members[address] = known.get(address) or Neighbour(View(address), layout)
             seen[rank] = 1
     # All members must use the same method, or a transfer would wait for a member that reads memory. So agree on it.
-    by_all = seen.new_empty(group.world**2)
-    group.all_gather(by_all, seen).wait()
-    hosts = hosts_of(by_all.view(group.world, group.world).tolist())
+    all_seen = seen.new_empty(group.world)
+    group.all_gather(all_seen, seen.min(0, keepdim=True).values).wait()
+    hosts: tuple[range, ...] | None = (range(group.world),)
+    if not bool(all_seen.all()):
+        if not tells_hosts:  # one member is of a version that would not take part in what follows
+            return None
+        by_all = seen.new_empty(group.world**2)
+        group.all_gather(by_all, seen).wait()
+        hosts = hosts_of(by_all.view(group.world, group.world).tolist())
     if window is None or result is None or hosts is None or len(hosts) == group.world:
         return None
     return Neighbours(group, hosts, layout, window, members, result)
