@@ -238,8 +238,8 @@ class Group:
     def wake(self) -> None:
         """End every wait of this member for others, by a RuntimeError there. From any thread; the group is unusable."""
         shut_down(self._places)
-        if self._nccl is not None:
-            self._nccl.abort()
+        if (nccl := self._nccl) is not None:  # once: another thread may close the group meanwhile
+            nccl.abort()
 
     def close(self) -> None:
         """Drop the group and close its sockets. May be called twice."""

@@ -48,15 +48,12 @@ def places_of(text: bytes) -> Places:
     return frozenset((host, int(port)) for host, _, port in parts)
 
 
-def shut_down(places: Places) -> int:
-    """Shut down this process's connections from or to these listeners. Return how many there were."""
-    count = 0
+def shut_down(places: Places) -> None:
+    """Shut down this process's connections from or to these listeners."""
     for each in _own_sockets() if places else ():
         with contextlib.suppress(OSError):  # it listens, or its peer has closed it
             if each.getpeername()[:2] in places or each.getsockname()[:2] in places:
                 each.shutdown(socket.SHUT_RDWR)
-                count += 1
-    return count
 
 
 def _own_sockets() -> Iterator[socket.socket]:

@@ -18,9 +18,7 @@ from torch import Tensor
 from edt_sdk.training.exchange.blocks import blocks, subtrees
 from edt_sdk.training.exchange.group import Group, Handle
 from edt_sdk.training.exchange.group_exchange import Piece, PieceInTree, Pieces, Scratch
-from edt_sdk.training.exchange.layout import Flat
-from edt_sdk.training.exchange.reduction_plan import Move
-from edt_sdk.training.exchange.shared_exchange import Neighbours, Summands
+from edt_sdk.training.exchange.shared_exchange import Neighbours, SharedExchange, Summands
 
 
 class Lane:
@@ -70,29 +68,13 @@ class _Elsewhere(Piece):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HostsExchange:
-    """Sums all shards' vectors of an update and divides the sum by `divisor`. Attributes as for `SharedExchange`."""
+class HostsExchange(SharedExchange):
+    """A `SharedExchange` whose members are on several hosts. `scratch` is memory for what travels."""
 
-    neighbours: Neighbours
-    counts: Sequence[int]
-    divisor: float
-    sums: Sequence[Flat]
-    total: Flat
-    fast: bool
     scratch: Scratch
 
-    def follow(self, move: Move) -> None:
-        """Do nothing: what travels is known only when all members of a host are done."""
-
-    def start_all(self) -> None:
-        """Let the other members read this member's sums."""
-        self.neighbours.announce(self.sums)
-
-    def finish(self) -> Flat:
-        """Return the total. Call it only after a collective that all members entered after their `start_all`.
-
-        RuntimeError when a member is gone: the total is undefined then.
-        """
+    def _add_up(self) -> None:
+        """Sum this member's lane over all hosts into the memory that the other members of its host will read."""
         neighbours, lane, pieces = self.neighbours, Lane(self.neighbours), Pieces()
         world, counts = neighbours.group.world, self.counts
         of_ranks = blocks(len(counts), world)
@@ -120,5 +102,3 @@ class HostsExchange:
         for result, values in zip(neighbours.result, received, strict=False):
             result.copy_(values)
             self.scratch.give_back(values)
-        neighbours.collect(self.total)
-        return self.total

@@ -20,7 +20,7 @@ from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.memory_window import Address, Window, open_window, touch
 from edt_sdk.training.exchange.shared_exchange import Neighbour, Neighbours, Result, SharedExchange, meet
 
-AnyExchange = Exchange | SharedExchange | HostsExchange
+AnyExchange = Exchange | SharedExchange
 
 
 class Vectors:
