@@ -1,32 +1,41 @@
 """The messages between a host agent, the server, and the supervisors that run on other hosts.
 
-ZeroMQ DEALER (server, supervisor) and ROUTER (agent) with CURVE. The agent writes its `AgentAddress` into a folder that
-every process of the account can read (0600): its endpoint, its key, and the one key pair that its clients use. Read
-access to that file is the permission to command the agent. A message has two frames: the id of its job ("" for the
-agent itself) and JSON.
+An agent dials the server's control channel, under a key of its own, and the server sends it orders there as values. So
+a host needs no port that the server reaches, and no file of it. For the supervisors of other hosts the agent listens
+itself (ZeroMQ ROUTER with CURVE): it admits the keys of the hosts that the server names, and only for jobs whose orders
+it has from the server.
 
-The agent forwards a supervisor's message to the job's *outpost* and the answers back, without a look at the content.
-The outpost is the process below the agent that has forked the job's workers on this host.
+Messages are JSON. One that carries the bytes of a file has them in a frame of their own behind it. A supervisor's
+message begins with a frame for the id of its job, and the agent forwards it to the job's *outpost*, the process below
+the agent that has forked the job's workers on this host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
-from edt_sdk.schemas.wire.control import ProcessIdentity, Slot
+from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, Slot
 from edt_sdk.schemas.wire.link import Downward, Upward
 from edt_sdk.schemas.wire.task import Task
 
-# An agent with another number is replaced, which costs its jobs the loss of a host (docs/decisions/019).
-AGENT_PROTOCOL = 1
+# An agent of this machine with another number is replaced, which costs its jobs the loss of a host
+# (docs/decisions/019). One of another machine is refused.
+AGENT_PROTOCOL = 2
+# The bytes of a file that one message carries, and how many such messages may be unanswered.
+PART = 1 << 20
+WINDOW = 8
+# The names under which the control channel knows the keys of hosts and of tokens. No job has a colon in its id.
+HOST_KEY, TOKEN_KEY = "host:", "token:"
 
 
 class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """The address of a host's agent, in `<data_dir>/control/hosts/<name>.json` (0600). Keys are Z85.
+    """The address of a host's agent, in `control/hosts/<name>.json` (0600) of the folder of those who talk with it.
 
-    `client_public` and `client_secret` are the key pair that every client of the agent uses.
+    `client_public` and `client_secret` are the key pair by which the agent knows them (Z85). `shared` tells that the
+    host has the files of their folder.
     """
 
     # Every version's file has its protocol and its identity. Of an agent with another protocol only these two are read,
@@ -38,73 +47,294 @@ class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
     public_key: str
     client_public: str
     client_secret: str
-
-    @property
-    def interface(self) -> str:
-        """The address of the host at which its agent listens, and its workers."""
-        return self.endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    shared: bool = True
 
 
 class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
-    """The orders of a host agent, as JSON on its command line.
+    """The orders of a host agent, a file (0600) that outlives it.
 
-    `runtime_dir` is a short 0700 folder of this machine, with one sub-folder per job.
+    Attributes:
+        host: its name.
+        data_dir: where the files of jobs are. With `shared` it is the server's own, and nothing is copied.
+        runtime_dir: a short 0700 folder of this machine, with one sub-folder per job.
+        public_key, secret_key: the host's CURVE pair (Z85).
+        servers: endpoints of the control channel, tried in turn. With `shared` the server's address file counts.
+        server_key: the server's public key.
+        interface: address that the agent and the host's workers listen at, "" for the one by which the host reaches
+            the server.
+        slots: what the host offers, 0 for its GPUs or cores.
+        data_fs: DLI_DATA_FS of jobs on this host, "" for the server's path.
+        provider, provider_id: who has started the machine, and its name there. Both are "" for a person.
+        idle: seconds without a server and without work after which the agent ends, None for never.
+        cache_bytes: most bytes of files that are kept for later jobs.
     """
 
     host: str
-    address_file: str
+    data_dir: str
     runtime_dir: str
-    interface: str
+    public_key: str
+    secret_key: str
+    servers: tuple[str, ...] = ()
+    server_key: str = ""
+    shared: bool = False
+    interface: str = ""
+    slots: int = 0
+    data_fs: str = ""
+    provider: str = ""
+    provider_id: str = ""
+    idle: float | None = None
+    cache_bytes: int = 20 << 30
 
 
-# --- to the agent itself ----------------------------------------------------------------------------------------------
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a job: its path below the data folder, its size in bytes and its permissions.
 
-
-class Ping(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The server sends this heartbeat about once a second, and the agent answers Pong.
-
-    An agent without a server and without work ends.
+    `digest` is the SHA-256 of the content, "" for a file that the host does not need.
     """
 
+    path: str
+    size: int
+    mode: int
+    digest: str = ""
 
-class StartSupervisor(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The server asks for the supervisor that follows these orders. The agent answers SupervisorStarted."""
 
-    launch_file: str
+# --- from an agent to the server --------------------------------------------------------------------------------------
+
+
+class Join(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A machine asks to become a host, under a token's key. Answered by Joined, or by HostRefused.
+
+    `name` may be taken by another host: then the answer has a free one. Later connections use `public_key`.
+    """
+
+    protocol: int
+    name: str
+    public_key: str
+    provider: str = ""
+    provider_id: str = ""
+
+
+class Below(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt of a job with processes on the host. `supervises` where its supervisor is one of them."""
+
+    job: str
+    attempt: int
+    supervises: bool
+
+
+class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The first message of every connection. Answered by HostWelcome, or by HostRefused.
+
+    Attributes:
+        wheel: version of the package there.
+        identity: the agent's process. Another one means that all below the last is gone.
+        endpoint: where it listens for supervisors.
+        cores, gpus, offers: as in `slots.Host`.
+        memory: bytes of the machine.
+        kind: what its results depend on, see `kinds`.
+        below: what runs there.
+    """
+
+    protocol: int
+    wheel: str
+    identity: ProcessIdentity
+    endpoint: str
+    cores: int
+    gpus: tuple[int, ...]
+    offers: int
+    memory: int
+    kind: str
+    below: tuple[Below, ...]
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The host lives: processes that want to run, bytes of memory and of disk that are free. Answered by Heard."""
+
+    load: float
+    memory_free: int
+    disk_free: int
+
+
+class SupervisorStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The supervisor's process runs, or, with `identity` None, could not be started. `why` is the reason then."""
+
+    job: str
+    attempt: int
+    identity: ProcessIdentity | None
+    why: str = ""
+
+
+class SupervisorEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The supervisor's process has ended and is reaped."""
+
+    job: str
+    attempt: int
+    code: int
+
+
+class Want(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The agent asks for the bytes of a file of a Prepare from `offset` on. Answered by Chunk."""
+
+    job: str
+    path: str
+    offset: int
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Bytes of a file of a job that has grown or is new on the host. Answered by Taken.
+
+    With `whole` the file is replaced once its `last` part has come, else the bytes go to `offset` of the present one.
+    """
+
+    job: str
+    attempt: int
+    path: str
+    offset: int
+    mode: int
+    whole: bool
+    last: bool
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A file that the server has was removed on the host. Answered by Taken."""
+
+    job: str
+    attempt: int
+    path: str
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The server has every file of the job as it was when Collect arrived."""
+
+    job: str
+    attempt: int
+
+
+class Compare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The agent does not know which files of a job the server has. Answered by another Collect, with all of them."""
+
+    job: str
+    attempt: int
+
+
+# --- from the server to an agent --------------------------------------------------------------------------------------
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The machine is the host of this name from now on."""
+
+    host: str
+
+
+class HostRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The server refuses this host or this token. `why` and `hint` are sentences."""
+
+    why: str
+    hint: str = ""
+
+
+class HostWelcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The host is up. `outdated` attempts have successors elsewhere: the agent ends what it has of them.
+
+    A beat is due every `beat` seconds. After `fence` seconds without an answer the host is cut off.
+    """
+
+    outdated: tuple[Below, ...]
+    beat: float
+    fence: float
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The server has heard a beat."""
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """Another host, or the server's own machine with the endpoint "" where nothing listens."""
+
+    host: str
+    endpoint: str
+    identity: ProcessIdentity
+    public_key: str
+
+
+class Peers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All hosts that are up: whose supervisors may ask for outposts here, and where those of this host may ask."""
+
+    peers: tuple[Peer, ...]
+
+
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A job comes to this host: its orders, and the files it needs, which the agent asks for.
+
+    With `supervises` the agent then starts the supervisor, and answers SupervisorStarted. Otherwise it lets the
+    supervisor, on the host `launch.host`, have an outpost.
+    """
+
+    launch: Launch
+    supervises: bool
+    files: tuple[FileEntry, ...]
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The bytes of a file from `offset` on, which are fewer than a part at its end. `lost` where it cannot be read."""
+
+    job: str
+    path: str
+    offset: int
+    lost: str = ""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The server has the part on its disk, or refuses it, and then all of this attempt, for the reason `refused`.
+
+    With `again` the file has to be sent as a whole.
+    """
+
+    job: str
+    path: str
+    refused: str = ""
+    again: bool = False
+
+
+class Collect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The server asks for every file of an attempt that it does not have yet. Answered by Collected, or by Compare.
+
+    `files` are those that it has, None where the agent should know.
+    """
+
+    job: str
+    owner: str
+    attempt: int
+    files: tuple[FileEntry, ...] | None = None
+
+
+class Forget(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The job is over, or goes on elsewhere: the host needs none of its files."""
+
+    job: str
+    owner: str
+
+
+class Retire(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The host is not needed any more: its agent ends as soon as nothing runs there."""
+
+
+# --- between a supervisor and an agent --------------------------------------------------------------------------------
 
 
 class StartOutpost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A supervisor asks for its outpost here, in place of any other outpost of the job.
 
-    The agent answers OutpostStarted.
+    The agent answers OutpostStarted once it has the job's orders and files from the server.
 
     Attributes:
         number: counts the outposts of this attempt, and is part of the name of the socket.
         supervisor: the process that asks. The outpost ends together with it.
     """
 
-    launch_file: str
     attempt: int
     number: int
     supervisor: ProcessIdentity
-
-
-class Retire(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The server's configuration names this host no more: the agent ends as soon as nothing runs there."""
-
-
-# --- from the agent itself --------------------------------------------------------------------------------------------
-
-
-class Pong(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The agent is alive."""
-
-
-class SupervisorStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The supervisor's process runs, or, with `identity` None, could not be started. `why` is the reason then."""
-
-    identity: ProcessIdentity | None
-    why: str = ""
 
 
 class OutpostStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -118,6 +348,22 @@ class OutpostEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The outpost has ended, and all its processes are gone or about to be."""
 
     code: int
+
+
+class PutFile(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The supervisor gives the host bytes of a file in the job's own folder, in order. Answered by FilePut."""
+
+    name: str
+    offset: int
+    last: bool
+
+
+class FilePut(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The host has this part of the file. `why` says why not."""
+
+    name: str
+    offset: int
+    why: str = ""
 
 
 # --- from a supervisor to its outpost ---------------------------------------------------------------------------------
@@ -210,6 +456,8 @@ class ProcessExited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     code: int
     signals: tuple[int, ...]
     updates: int | None
+    # From a host with files of its own, where the supervisor cannot read them.
+    words: tuple[str, str] | None = None
 
 
 class Vital(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,13 +485,18 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     vitals: tuple[Vital, ...]
 
 
-ToAgent = Ping | StartSupervisor | StartOutpost | Retire
-FromAgent = Pong | SupervisorStarted | OutpostStarted | OutpostEnded
+ToServer = (
+    Join | HostHello | Beat | SupervisorStarted | SupervisorEnded | Want | Part | Gone | Collected | Compare
+)
+ToHost = Joined | HostRefused | HostWelcome | Heard | Peers | Prepare | Chunk | Taken | Collect | Forget | Retire
+ToAgent = StartOutpost | PutFile
+FromAgent = OutpostStarted | OutpostEnded | FilePut
 ToOutpost = StartProcess | EndProcess | KillProcess | TellProcess | LookAtWorkers | Farewell
 FromOutpost = ProcessStarted | ProcessNotStarted | ProcessSaid | ProcessSilent | ProcessExited | Seen
 
-encode: Callable[[AgentAddress | AgentOrders | ToAgent | FromAgent | ToOutpost | FromOutpost], bytes]
-encode = msgspec.json.encode
-# Both raise msgspec.MsgspecError for a malformed message.
+encode: Callable[[Any], bytes] = msgspec.json.encode
+# All raise msgspec.MsgspecError for a malformed message.
+decode_to_server: Callable[[bytes], ToServer] = msgspec.json.Decoder(ToServer).decode
+decode_to_host: Callable[[bytes], ToHost] = msgspec.json.Decoder(ToHost).decode
 decode_to_agent: Callable[[bytes], ToAgent | ToOutpost] = msgspec.json.Decoder(ToAgent | ToOutpost).decode
 decode_to_client: Callable[[bytes], FromAgent | FromOutpost] = msgspec.json.Decoder(FromAgent | FromOutpost).decode
