@@ -21,6 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # In namespaces of its own for pids, mounts and the host name. The bind mount is another boot to all who look.
 _MACHINE = """
 hostname "$0"; mount -t tmpfs -o size=256m tmpfs /dev/shm
+for hidden in $EDT_HIDDEN; do mount -t tmpfs -o size=1m tmpfs "$hidden"; done; unset EDT_HIDDEN
 cat /proc/sys/kernel/random/uuid > /dev/shm/boot_id; mount --bind /dev/shm/boot_id /proc/sys/kernel/random/boot_id
 exec "$@"
 """
@@ -61,14 +62,20 @@ class Network:
             subprocess.run(["ip", "netns", "del", self._prefix + name], capture_output=True, check=False)
 
     def start(
-        self, name: str, command: Sequence[str], *, log: Path, environ: Mapping[str, str] = os.environ
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log: Path,
+        environ: Mapping[str, str] = os.environ,
+        hidden: Sequence[Path] = (),
     ) -> subprocess.Popen[bytes]:
-        """Start a program on a machine."""
+        """Start a program on a machine. The folders `hidden` are empty there."""
         unshare = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         inside = [*unshare, "--propagation", "private", "bash", "-c", _MACHINE, name, *command]
         with log.open("ab") as said:
             program = subprocess.Popen(
-                ["ip", "netns", "exec", self._prefix + name, *inside], stdout=said, stderr=said, env=dict(environ)
+                ["ip", "netns", "exec", self._prefix + name, *inside], stdout=said, stderr=said, env={**environ, "EDT_HIDDEN": " ".join(map(str, hidden))}
             )
         self._programs.append(program)
         return program

@@ -48,6 +48,7 @@ WORKER_STARTED = "worker_started"
 WORKER_LOST = "worker_lost"
 DRIVER_LOST = "driver_lost"
 SUPERVISOR_LOST = "supervisor_lost"
+RELOCATED = "relocated"  # data: host (the one it leaves)
 GENERATION = "generation"
 RUN_STARTED = "run_started"
 RUN_STOPPED = "run_stopped"

@@ -37,6 +37,7 @@ from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
 from edt_sdk.schemas.wire.control import SAME
+from edt_server.fleet import interface_of
 from edt_server.leadership import MANY_HOSTS, ONE_HOST, LeaderElection, shared_secret
 from edt_server.service import Service, configured_plan, open_service, owner_name
 from edt_server.settings import Settings
@@ -81,14 +82,25 @@ class EdtApp(ExtensionApp):
     ).tag(config=True)
     local_slots = Int(
         0,
-        min=0,
-        help="Slots this machine offers: 0 for one per GPU, or one per usable core where there is no GPU.",
+        min=-1,
+        help="Slots this machine offers: 0 for one per GPU, or one per usable core where there is no GPU. -1 for none, "
+        "where other machines join; see `fleet_listen`.",
     ).tag(config=True)
     local_hosts = Dict(
         value_trait=Int(min=1),
         key_trait=Unicode(),
         help="Named hosts that this machine is divided into, with the slots of each, such as {'a': 4, 'b': 4}. A host "
         "can be lost with everything on it, and jobs go on on the others. Empty for one host; see `local_slots`.",
+    ).tag(config=True)
+    fleet_listen = Unicode(
+        "",
+        help="Address and port at which other machines join as hosts, such as '0.0.0.0:8790', see `edt host token`. "
+        "Empty for none.",
+    ).tag(config=True)
+    fleet_addresses = List(
+        Unicode(),
+        help="Addresses with port at which such machines reach this one, such as ['train.example.org:8790']. Default: "
+        "that of `fleet_listen`, or this machine's name and addresses.",
     ).tag(config=True)
     threads_per_slot = Int(
         0,
@@ -109,8 +121,9 @@ class EdtApp(ExtensionApp):
     max_package_files = Int(20_000, min=1, help="Maximum files and folders of a submitted package.").tag(config=True)
     max_package_bytes = Int(4 << 30, min=1, help="Maximum bytes of a submitted package, unpacked.").tag(config=True)
     worker_interface = Unicode(
-        "127.0.0.1",
-        help="Address of this machine that the control channel listens on. Workers of one machine use loopback.",
+        "",
+        help="Address of this machine that workers and the control channel listen on. Default: loopback, or that of "
+        "`fleet_listen`.",
     ).tag(config=True)
     instance_groups = GroupSettings(
         DEFAULT_INSTANCE_GROUP,
@@ -377,10 +390,11 @@ class EdtApp(ExtensionApp):
         # Jupyter's own provider knows one user only, who is the account and the admin.
         several = self.serverapp is not None and identifies(self.serverapp.identity_provider)
         given["admins"] = frozenset(map(owner_name, self.admins)) if several else None
+        given["worker_interface"] = self.worker_interface or interface_of(self.fleet_listen)
         kept_apart = given["isolation"] = isolation(
             self.isolation,
             several=self._shared,
-            hosts=bool(self.local_hosts),
+            hosts=bool(self.local_hosts or self.fleet_listen),
             readable=[os.path.abspath(os.path.expanduser(path)) for path in self.sandbox_paths],
             network=self.sandbox_network,
         )

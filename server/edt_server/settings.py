@@ -25,8 +25,10 @@ class Settings:
         data_dir: jobs, results and, by default, the store. Made when missing, 0700.
         runtime_dir: sockets and locks. Short (see `runtime.py`), local to this host, 0700.
         db_url: SQLAlchemy URL of the job store, "" for SQLite in `data_dir`.
-        local_slots: slots of this host, 0 for its GPUs, or its CPU when it has none.
+        local_slots: slots of this host, 0 for its GPUs, or its CPU when it has none. -1 for none at all, with hosts.
         local_hosts: named hosts that this machine is divided into, with their slots. Empty for the machine itself.
+        fleet_listen: address and port at which machines join as hosts, such as "0.0.0.0:8790". "" for none.
+        fleet_addresses: addresses with port that such machines dial, "" for those of `fleet_listen`.
         threads_per_slot: threads a worker computes with, 0 for cores ÷ slots.
         admins: the users who may change the plan, as owners of jobs are named. None for every user.
         pass_environment: names of the server's variables that jobs see too, with wildcards.
@@ -56,6 +58,8 @@ class Settings:
     db_url: str = ""
     local_slots: int = 0
     local_hosts: Mapping[str, int] = field(default_factory=dict)
+    fleet_listen: str = ""
+    fleet_addresses: Sequence[str] = ()
     threads_per_slot: int = 0
     admins: Set[str] | None = None
     pass_environment: Sequence[str] = ()

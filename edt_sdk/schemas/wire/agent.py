@@ -148,11 +148,15 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The host lives: processes that want to run, bytes of memory and of disk that are free. Answered by Heard."""
+    """The host lives: processes that want to run, bytes of memory and of disk that are free. Answered by Heard.
+
+    `round_trip` is the seconds from the last beat to its answer, None before the first.
+    """
 
     load: float
     memory_free: int
     disk_free: int
+    round_trip: float | None = None
 
 
 class SupervisorStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -215,6 +219,7 @@ class Compare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     job: str
     attempt: int
+    end: bool
 
 
 # --- from the server to an agent --------------------------------------------------------------------------------------
@@ -299,12 +304,14 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Collect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The server asks for every file of an attempt that it does not have yet. Answered by Collected, or by Compare.
 
-    `files` are those that it has, None where the agent should know.
+    With `end` the attempt is over: first its processes there write what only they have, and end. `files` are those that
+    the server has, None where the agent should know.
     """
 
     job: str
     owner: str
     attempt: int
+    end: bool
     files: tuple[FileEntry, ...] | None = None
 
 
@@ -485,9 +492,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     vitals: tuple[Vital, ...]
 
 
-ToServer = (
-    Join | HostHello | Beat | SupervisorStarted | SupervisorEnded | Want | Part | Gone | Collected | Compare
-)
+ToServer = Join | HostHello | Beat | SupervisorStarted | SupervisorEnded | Want | Part | Gone | Collected | Compare
 ToHost = Joined | HostRefused | HostWelcome | Heard | Peers | Prepare | Chunk | Taken | Collect | Forget | Retire
 ToAgent = StartOutpost | PutFile
 FromAgent = OutpostStarted | OutpostEnded | FilePut

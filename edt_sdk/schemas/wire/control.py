@@ -88,6 +88,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         hosts_dir: folder of the addresses of host agents (`agent.AgentAddress`), for slots of other hosts.
         standbys: workers that may be kept ready ahead of their slots, 0 for none.
         isolation: what the job's processes can reach.
+        interface: address of this host at which its workers listen, "" for loopback.
+        spreads: whether workers may be on hosts with files of their own. Then rank 0, which writes the job's files,
+            has to be on the supervisor's host.
     """
 
     job_id: str
@@ -112,6 +115,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     hosts_dir: str = ""
     standbys: int = 0
     isolation: Isolation = Isolation()
+    interface: str = ""
+    spreads: bool = False
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,6 +269,15 @@ class RunStopped(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     why: str
 
 
+class Relocated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The job has no slot left on `host`, where its files are written. Its workers have left with their state on disk.
+
+    The supervisor exits when this is acknowledged, and the next one goes on where the job has slots.
+    """
+
+    host: str
+
+
 # The tag keeps the former name, because both ends, and a journal, may be of different versions.
 class SlotReturned(msgspec.Struct, frozen=True, kw_only=True, tag="SlotReleased"):
     """The worker of this slot is gone (or none was ever started): the slot is free for others."""
@@ -304,6 +318,7 @@ Report = (
     | GenerationFormed
     | RunStarted
     | RunStopped
+    | Relocated
     | SlotReturned
     | JobEnded
 )

@@ -165,3 +165,11 @@ class JobPaths:
     def stream_index(self) -> Path:
         """Return the index of the streams' growth: JSON lines `{"t": seconds, "f": file name, "n": bytes}`."""
         return self.job_dir / "streams.index.jsonl"
+
+    def stream_index_of(self, host: str) -> Path:
+        """Return the index of the streams that grow on a host whose files the job's supervisor does not see."""
+        return self.job_dir / f"streams.index.{host}.jsonl"
+
+    def stream_indexes(self) -> list[Path]:
+        """Return all indexes that there are."""
+        return sorted(self.job_dir.glob("streams.index*.jsonl"))

@@ -1,4 +1,4 @@
-"""Run `python -m edt_server.agent <AgentOrders as JSON> <lock>`.
+"""Run `python -m edt_server.agent <file with AgentOrders> <lock>`, or `… join …`, which makes a host of a machine.
 
 What the agent starts runs with the arguments `below <pid of the agent> <program> …` instead.
 """
@@ -23,6 +23,13 @@ def main(argv: list[str]) -> int:
             from edt_server.agent import outpost
 
             return outpost.main(rest)
+        case ["join", *rest]:
+            from edt_server.agent import join
+
+            joined = join.main(rest)
+            if isinstance(joined, int):
+                return joined
+            argv = [argv[0], *joined]
     # The guard is forked before large modules are imported, so that it stays small.
     _, orders, lock = argv
     if guarded(lock):

@@ -40,7 +40,8 @@ def guarded(lock: str) -> bool:
         os.setsid()
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         return False
-    signal.signal(signal.SIGTERM, lambda *_: _pass_on(agent))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: _pass_on(agent))
     _watch(agent)
     end_children()
     return True

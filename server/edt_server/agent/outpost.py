@@ -24,6 +24,7 @@ from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.link import Begin
 from edt_sdk.schemas.wire.task import Task
 from edt_server.agent.host import MAX_LINE
 from edt_server.supervisor.link_server import LinkServer
@@ -35,16 +36,20 @@ from edt_server.supervisor.processes.orphans import adopt_orphans, reap_orphans
 from edt_server.supervisor.processes.predecessors import Predecessors
 from edt_server.supervisor.processes.zygote import ZygoteProcess
 from edt_server.supervisor.programs.environment import JobEnvironment
-from edt_server.supervisor.programs.programs import program_of, zygote_environment_of
+from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
+from edt_server.supervisor.state_machines.wording import stream_tail
+from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.system.processes import ended, visible
+from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 
 # Seconds without a message of the supervisor, which sends two a second. For a supervisor that cannot be seen from here.
-LEASE = 60.0
+LEASE = 15.0
 # Workers that lost their supervisor finish an update and write a checkpoint.
 LAST_PATIENCE = 60.0
 _POLL = 0.05
+SAMPLE_INTERVAL = 0.1
 
 
 class Outpost:
@@ -54,19 +59,23 @@ class Outpost:
         self,
         orders: Launch,
         order: wire.StartOutpost,
-        agent: wire.AgentOrders,
+        host: str,
         umask: int,
         writer: asyncio.StreamWriter,
     ) -> None:
-        root = Path(agent.runtime_dir)
-        self._runtime_dir = root / orders.job_id
+        self._runtime_dir = Path(orders.runtime_dir)
         self._supervisor = order.supervisor
         self._umask = umask
         self._patience = max(orders.hang_timeout, LAST_PATIENCE)
-        memory_dir = memory_folder(orders.job_id, host=host_mark(agent.host, root))
-        here = msgspec.structs.replace(orders, runtime_dir=str(self._runtime_dir))
+        memory_dir = memory_folder(orders.job_id, host=host_mark(host, self._runtime_dir.parent))
         link = self._runtime_dir / f"link.{order.number}"
-        self._job = JobEnvironment(here, agent.host, link, dict(os.environ), memory_dir, agent.interface)
+        self._job = JobEnvironment(orders, host, link, dict(os.environ), memory_dir)
+        paths = self._job.paths
+        # Where hosts have files of their own, the supervisor does not see the streams of the workers here.
+        index = paths.stream_index_of(host)
+        spreads = orders.spreads
+        self._index = StreamIndex(index, paths.streams_dir, {}, within=paths.result_dir) if spreads else None
+        self._clock = SteadyClock()
         self._predecessors = Predecessors(self._runtime_dir / "alive.lock", 0.0)
         environment = zygote_environment_of(orders)
         zygote: ZygoteProcess | None = None
@@ -85,11 +94,14 @@ class Outpost:
         self._writer = writer
         self._heard = time.monotonic()
         self._dismissed = asyncio.Event()
+        self._orphaned = asyncio.Event()
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         """Serve the supervisor until it needs nothing more, or is gone."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._dismissed.set)
+        # The agent knows that the attempt is over, also where its supervisor cannot be seen.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._orphaned.set)
         # The supervisor shares the lock before it starts anything here. Only another attempt holds it alone (decision
         # 010).
         if not self._predecessors.join():
@@ -101,6 +113,8 @@ class Outpost:
             "told": asyncio.create_task(self._listen(reader)),
             "dismissed": asyncio.create_task(self._dismissed.wait()),
             "orphaned": asyncio.create_task(self._supervisor_gone()),
+            "told that it is": asyncio.create_task(self._orphaned.wait()),
+            "sampler": asyncio.create_task(self._sample()),
         }
         try:
             await asyncio.wait(ends.values(), return_when=asyncio.FIRST_COMPLETED)
@@ -135,6 +149,10 @@ class Outpost:
                 case wire.KillProcess(worker=worker, patience=patience, stack=stack):
                     self._children.kill(worker, patience, stack=stack)
                 case wire.TellProcess(worker=worker, message=message):
+                    if isinstance(message, Begin):
+                        # The supervisor's path, and this host may have another data folder.
+                        payload = self._job.paths.payload(message.training)
+                        message = msgspec.structs.replace(message, payload=str(payload))
                     self._link.send(worker, message)
                 case wire.LookAtWorkers(taking_part=taking_part):
                     self._say(wire.Seen(vitals=self._vitals(taking_part)))
@@ -163,6 +181,12 @@ class Outpost:
             return
         self._children.start(worker, program, started, failed)
 
+    async def _sample(self) -> None:
+        while True:
+            if self._index is not None:
+                self._index.sample(self._clock.now())
+            await asyncio.sleep(SAMPLE_INTERVAL)
+
     async def _before_reap(self, worker: int) -> None:
         await self._link.drained(worker)
         if self._job.orders.spec.framework == Framework.TORCHRUN:
@@ -171,10 +195,14 @@ class Outpost:
     def _exited(self, worker: int, code: int, signals: tuple[int, ...]) -> None:
         self._children.reap_orphans()
         self._link.forget(worker)
+        if self._index is not None:
+            self._index.sample(self._clock.now())
         updates = newest_updates({worker, *self._running}, self._runtime_dir)
         pulse_file(self._runtime_dir, worker).unlink(missing_ok=True)
         self._running.pop(worker, None)
-        self._say(wire.ProcessExited(worker=worker, code=code, signals=signals, updates=updates))
+        words = stream_tail(self._job.paths.streams_dir, stream_name(worker)) if self._index is not None else None
+        said = None if words is None else (words.stream, words.text)
+        self._say(wire.ProcessExited(worker=worker, code=code, signals=signals, updates=updates, words=said))
 
     def _vitals(self, taking_part: tuple[int, ...]) -> tuple[wire.Vital, ...]:
         now = time.monotonic()
@@ -211,29 +239,23 @@ class Outpost:
 
 
 def main(argv: list[str]) -> int:
-    """Run an outpost from its `StartOutpost` and the `AgentOrders` as JSON. stdin is a socket to the agent."""
+    """Run an outpost from its `StartOutpost` and the `Launch` as JSON, and its host. stdin is a socket to the agent."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s outpost %(levelname)s %(message)s")
     umask = os.umask(0o077)
     adopt_orphans()
     order = msgspec.json.decode(argv[0], type=wire.StartOutpost)
-    agent = msgspec.json.decode(argv[1], type=wire.AgentOrders)
-    orders = msgspec.json.decode(Path(order.launch_file).read_bytes(), type=Launch)
-    if orders.attempt != order.attempt:
-        log.error("attempt %d has taken the place of attempt %d", orders.attempt, order.attempt)
-        return 1
+    orders = msgspec.json.decode(argv[1], type=Launch)
     connection = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     try:
-        asyncio.run(_run(orders, order, agent, umask, connection))
+        asyncio.run(_run(orders, order, argv[2], umask, connection))
     except (EdtError, OSError) as wrong:
         log.error("%s", wrong)
         return 1
     return 0
 
 
-async def _run(
-    orders: Launch, order: wire.StartOutpost, agent: wire.AgentOrders, umask: int, connection: socket.socket
-) -> None:
+async def _run(orders: Launch, order: wire.StartOutpost, host: str, umask: int, connection: socket.socket) -> None:
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
-    await Outpost(orders, order, agent, umask, writer).run(reader)
+    await Outpost(orders, order, host, umask, writer).run(reader)

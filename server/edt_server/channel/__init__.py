@@ -5,7 +5,6 @@ Never: scheduling decisions. It carries out what the ledger has committed.
 Read first: `supervision.py`, then `control.py` for the socket and `launcher.py` for the process.
 """
 
-from edt_server.channel.hosts import Hosts
 from edt_server.channel.spare_supervisors import SpareSupervisors
 from edt_server.channel.supervision import Supervision
 

@@ -2,7 +2,8 @@
 
 ZeroMQ ROUTER with CURVE. The gatekeeper maps each supervisor's public key to its job. An unknown key cannot connect,
 and the job id of a message is the one its connection was authenticated as. The server's key pair persists, the endpoint
-is written at every start. Nothing is decided or stored here. An Ack is sent when `on_report` has returned, and messages
+is written at every start. Nothing is decided or stored here. Agents of hosts use the
+same socket, under keys of theirs. An Ack is sent when `on_report` has returned, and messages
 that a callback sends to its own job follow the Ack or Welcome that answers it. A supervisor may therefore rely on it
 that any Allocation after an Ack includes the acknowledged report.
 """
@@ -15,15 +16,18 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import zmq
 import zmq.asyncio
+from zmq.utils.monitor import recv_monitor_message
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress
 from edt_sdk.schemas.wire import control as wire
-from edt_server.messaging import Gatekeeper, key_pair, listen, send_now
+from edt_sdk.schemas.wire.agent import HOST_KEY, TOKEN_KEY
+from edt_server.messaging import Gatekeeper, key_pair, listen, send_now, sender_of
 from edt_server.store import StoreUnavailable
 from edt_server.system.private_files import make_private_dir, write_private
 
@@ -38,12 +42,34 @@ class _KeyPair(msgspec.Struct, frozen=True):
     secret: str
 
 
+class NotYet(EdtError):
+    """The report has to be sent again, because something else comes before it. Nothing is wrong."""
+
+
+class HostMessages(Protocol):
+    """Receives what agents of hosts send."""
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Where agents of other machines dial, such as "tcp://0.0.0.0:8790"."""
+
+    def started(self, control: ControlServer, keys: tuple[str, str]) -> None:
+        """Called before the socket listens, with the server's CURVE pair (public, secret)."""
+
+    def receive(self, sender: str, peer: bytes, message: bytes, data: bytes) -> None:
+        """Called with each message of an agent: the name that its key is admitted under, and where to answer."""
+
+    def look(self) -> None:
+        """Called when a client has gone, which may be any."""
+
+
 class ControlServer:
     """The server's socket for the supervisors of all jobs. Everything happens on the event loop that `start` ran on.
 
     `control_dir` has the key pair and the address file. `on_hello` answers a supervisor's first message. Refused ends
     that supervisor. `on_report` commits a report, and gets repeated ones too. When it raises, nothing is acknowledged,
     and later reports of that job are left unread until the failed one was repeated. `on_connected` follows a Welcome.
+    `hosts` gets what comes under the keys of hosts.
     """
 
     def __init__(
@@ -55,6 +81,7 @@ class ControlServer:
         on_report: Callable[[str, wire.Numbered], Awaitable[None]],
         on_progress: Callable[[str, JobProgress], None],
         on_connected: Callable[[str], Awaitable[None]],
+        hosts: HostMessages | None = None,
     ) -> None:
         self._dir = control_dir
         self.control_file = control_dir / ADDRESS_FILE
@@ -64,10 +91,11 @@ class ControlServer:
         self._on_report = on_report
         self._on_progress = on_progress
         self._on_connected = on_connected
+        self._hosts = hosts
         self._context = zmq.asyncio.Context()
         self._gatekeeper = Gatekeeper(self._context)
         self._socket: zmq.asyncio.Socket | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._peers: dict[str, bytes] = {}
         self._answering: str | None = None
         self._withheld: list[wire.ToSupervisor] = []
@@ -79,26 +107,30 @@ class ControlServer:
         make_private_dir(self._dir)
         pair = _server_keys(self._dir / KEY_FILE)
         self._gatekeeper.start()
+        endpoints = () if self._hosts is None else self._hosts.endpoints
+        if self._hosts is not None:
+            self._hosts.started(self, (pair.public, pair.secret))
         try:
-            socket, endpoint = listen(self._context, self._interface, (pair.public, pair.secret))
+            socket, endpoint = listen(self._context, self._interface, (pair.public, pair.secret), *endpoints)
         except zmq.ZMQError as wrong:
             await self._gatekeeper.stop()
             raise EdtError(
-                f"The control channel cannot listen on {self._interface}: {wrong}.",
-                hint="Set c.EdtApp.worker_interface to an address of this host.",
+                f"The control channel cannot listen on {', '.join((self._interface, *endpoints))}: {wrong}.",
+                hint="Set c.EdtApp.worker_interface to an address of this host, c.EdtApp.fleet_listen to a free port.",
             ) from wrong
         # An unreachable supervisor is an error of `send`, not a message silently dropped.
         socket.router_mandatory = True
         write_private(self.control_file, wire.encode(wire.ServerAddress(endpoint=endpoint, public_key=pair.public)))
         self._socket = socket
-        self._task = asyncio.create_task(self._serve(socket), name="edt control channel")
+        self._tasks = [asyncio.create_task(self._serve(socket), name="edt control channel")]
+        if self._hosts is not None:
+            self._tasks.append(asyncio.create_task(self._watch(socket, self._hosts), name="edt control monitor"))
 
     async def stop(self) -> None:
         """Stop listening. Supervisors keep their reports and look for the next server."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            self._task = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -115,6 +147,14 @@ class ControlServer:
         self._gatekeeper.forget(job_id)
         self._peers.pop(job_id, None)
         self._failed.pop(job_id, None)
+
+    def answer(self, peer: bytes, *frames: bytes) -> bool:
+        """Send to the agent that a message came from. False when it is gone."""
+        return self._socket is not None and send_now(self._socket, peer, *frames) is None
+
+    def repeat(self, job_id: str, acknowledged: int) -> None:
+        """Have the job's supervisor send its reports after that number once more, at once."""
+        self._send(job_id, wire.Welcome(protocol=wire.PROTOCOL, acknowledged=acknowledged))
 
     def send(self, job_id: str, message: wire.ToSupervisor) -> bool:
         """Send to the job's supervisor. False when it is not connected now (see `on_connected`)."""
@@ -137,15 +177,30 @@ class ControlServer:
     async def _serve(self, socket: zmq.asyncio.Socket) -> None:
         while True:
             frames = await socket.recv_multipart(copy=False)
-            if len(frames) != 2:
-                log.warning("message with %d frames dropped", len(frames))
-                continue
-            try:
-                job_id = str(frames[1].get("User-Id"))
-            except (zmq.ZMQError, KeyError):
-                log.warning("message without a job dropped")
-                continue
-            await self._receive(job_id, frames[0].bytes, frames[1].bytes)
+            sender = sender_of(frames[-1])
+            if sender is None or len(frames) not in (2, 3):
+                log.warning("message with %d frames dropped, sender=%s", len(frames), sender)
+            elif self._hosts is not None and sender.startswith((HOST_KEY, TOKEN_KEY)):
+                data = frames[2].bytes if len(frames) == 3 else b""
+                try:
+                    self._hosts.receive(sender, frames[0].bytes, frames[1].bytes, data)
+                except Exception:
+                    # An error with one host must not end the loop that serves all.
+                    log.exception("a message could not be dealt with, sender=%s", sender)
+            else:
+                await self._receive(sender, frames[0].bytes, frames[1].bytes)
+
+    async def _watch(self, socket: zmq.asyncio.Socket, hosts: HostMessages) -> None:
+        """Tell `hosts` when a client has gone. Which one it was the socket does not tell."""
+        monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        assert monitor is not None
+        try:
+            while True:
+                await recv_monitor_message(monitor)
+                hosts.look()
+        finally:
+            socket.disable_monitor()
+            monitor.close()
 
     async def _receive(self, job_id: str, peer: bytes, data: bytes) -> None:
         if not self._gatekeeper.knows(job_id):
@@ -176,6 +231,8 @@ class ControlServer:
             # so only the first is logged.
             level, self._waits = logging.DEBUG if self._waits else logging.INFO, True
             log.log(level, "a %s waits until the job store can be used, job=%s", type(message).__name__, job_id)
+        except NotYet as why:
+            log.info("%s", why)
         except Exception:
             log.exception("a %s could not be dealt with, job=%s", type(message).__name__, job_id)
         finally:

@@ -22,6 +22,7 @@ from edt_server.catalogue.training import console_arguments
 from edt_server.channel.spare_supervisors import Spare
 from edt_server.channel.template import Template, TemplateChild, start_supervisor
 from edt_server.files import job_files
+from edt_server.fleet import Fleet
 from edt_server.settings import Settings
 from edt_server.store import JobRow
 from edt_server.system.private_files import make_private_dir, write_private
@@ -30,13 +31,14 @@ from edt_server.system.processes import ended, identify
 _started: dict[ProcessIdentity, subprocess.Popen[bytes] | TemplateChild] = {}
 
 
-def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, *, host: str, hosts_dir: str) -> Launch:
+def orders_of(
+    row: JobRow, settings: Settings, control_file: Path, secret: str, host: str, fleet: Fleet | None
+) -> Launch:
     """Make the orders of the supervisor of an attempt from the row that was committed for it. Blocks.
 
     Unprocessable when the owner has no account for it.
 
-    `secret` is its half of the row's public key, `host` the named host it runs on ("" for this machine), `hosts_dir`
-    where the addresses of hosts' agents are ("" without any).
+    `secret` is its half of the row's public key, and `host` the host of the fleet it runs on, "" for this machine.
     """
     paths = JobPaths(settings.data_dir, row.owner, row.id)
     warm_start = job_files.warm_start(paths, row.spec)
@@ -58,9 +60,11 @@ def orders_of(row: JobRow, settings: Settings, control_file: Path, secret: str, 
         warm_start=warm_start,
         dataset_dir=copy_of(settings.data_dir, row.owner, row.spec),
         host=host,
-        hosts_dir=hosts_dir,
+        hosts_dir="" if fleet is None else str(fleet.addresses_dir),
         standbys=settings.standby_workers,
         isolation=settings.isolation_of(row.owner),
+        interface=settings.worker_interface,
+        spreads=fleet is not None and fleet.spreads,
     )
 
 

@@ -19,14 +19,14 @@ from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control as wire
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_server.channel.control import ControlServer
+from edt_server.channel.control import ControlServer, NotYet
 from edt_server.channel.final_reports import finalize, read_final_reports
-from edt_server.channel.hosts import HostLost, Hosts
-from edt_server.channel.launcher import launch, orders_of, wait_gone, write_orders
+from edt_server.channel.launcher import launch, orders_of, wait_gone
 from edt_server.channel.spare_supervisors import SpareSupervisors
 from edt_server.files import job_files
+from edt_server.fleet import MACHINE, Fleet, HostLost
 from edt_server.ledger import Change, Changes, reports
-from edt_server.messaging import key_pair
+from edt_server.messaging import key_pair, read_struct
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
 from edt_server.system.presence import FILE as PRESENCE
@@ -49,7 +49,7 @@ PATIENCE = 600.0  # seconds until a job that cannot be started for such a reason
 
 
 class Supervision:
-    """All supervisors of a service, on this machine unless there are `hosts`.
+    """All supervisors of a service, on this machine, or on the hosts of a `fleet`.
 
     `change` runs a change and commits it. `progressed` gets the newest progress of a job.
     """
@@ -60,13 +60,13 @@ class Supervision:
         change: Changes,
         progressed: Callable[[str, JobProgress], None],
         spares: SpareSupervisors | None = None,
-        hosts: Hosts | None = None,
+        fleet: Fleet | None = None,
     ) -> None:
         self._settings = settings
         self._change = change
         self._progressed = progressed
         self._spares = spares
-        self._hosts = hosts
+        self._fleet = fleet
         self._progress: dict[str, JobProgress] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -74,6 +74,7 @@ class Supervision:
         # Jobs that wait for the machine to recover: the first failure, and the task that starts them again.
         self._failing: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._stopping: dict[str, str] = {}
+        self._collecting: set[str] = set()
         self._unheard: dict[str, tuple[int, frozenset[int]]] = {}
         self._heard: dict[str, asyncio.Event] = {}
         self._greeted: dict[str, int] = {}
@@ -87,6 +88,7 @@ class Supervision:
             on_report=self._on_report,
             on_progress=self._on_progress,
             on_connected=self._on_connected,
+            hosts=fleet,
         )
 
     async def start(self) -> None:
@@ -137,8 +139,11 @@ class Supervision:
             # Ack. The supervisor may rely on an allocation after an Ack to know the report (a release, perhaps), see
             # `control.py`. So it is dropped here and sent again, newer, by the transaction that takes the report.
             self._outdated.add(job)
-        else:
-            self._control.send(job, allocation)
+            return
+        if self._fleet is not None:
+            # First, because the supervisor asks for its outposts as soon as it has the slots.
+            self._fleet.may_span(job, {slot.host for slot in allocation.slots})
+        self._control.send(job, allocation)
 
     def end(self, job: str, why: str) -> None:
         """Stop the job, now or as soon as its supervisor connects."""
@@ -164,6 +169,10 @@ class Supervision:
                 self.begin(row.id)
             return
         self._control.admit(row.id, row.public_key)
+        if self._fleet is not None:
+            orders = read_struct(JobPaths(self._settings.data_dir, row.owner, row.id).launch_file, wire.Launch)
+            if orders is not None and orders.attempt == row.attempt:
+                self._fleet.adopt(orders)
         if row.supervisor is not None:
             self._watch(row.id, row.attempt, row.supervisor)
         else:
@@ -180,7 +189,7 @@ class Supervision:
     async def _launch(self, job: str) -> None:
         public, secret = key_pair()
         try:
-            host = "" if self._hosts is None else await self._place(self._hosts, job)
+            host = MACHINE if self._fleet is None else await self._place(self._fleet, job)
         except BaseException:
             self._starting.discard(job)
             raise
@@ -204,17 +213,14 @@ class Supervision:
             self._failing.pop(job, None)
             return
         self._control.admit(job, public)
-        hosts_dir = "" if self._hosts is None else str(self._hosts.folder)
         control_file = self._control.control_file
         try:
             # In a thread, because the owner's account may be looked up over the network.
-            orders = await asyncio.to_thread(
-                orders_of, row, self._settings, control_file, secret, host=host, hosts_dir=hosts_dir
-            )
+            orders = await asyncio.to_thread(orders_of, row, self._settings, control_file, secret, host, self._fleet)
             identity = await self._start(orders)
         except HostLost as lost:
             log.warning("%s job=%s", lost, job)
-            if self._hosts is not None and not self._hosts.stopped:
+            if self._fleet is not None and not self._fleet.stopped:
                 self.begin(job)
             return
         except (EdtError, OSError) as error:
@@ -259,8 +265,8 @@ class Supervision:
             self._failing[job] = since, asyncio.create_task(again(), name=f"edt start {job} later")
         return True
 
-    async def _place(self, hosts: Hosts, job: str) -> str | None:
-        """Return the host for the job's supervisor: the one with most of its slots, as soon as a host is there."""
+    async def _place(self, fleet: Fleet, job: str) -> str | None:
+        """Return the host for the job's supervisor: the one with most of its slots, as soon as it is there."""
 
         def held(change: Change) -> list[str]:
             where = {slot.id: slot.host for slot in change.core.slots}
@@ -268,7 +274,7 @@ class Supervision:
             found = [where[slot] for slot in holding if slot in where]
             return sorted(set(found), key=lambda host: (-found.count(host), host))
 
-        return await hosts.place(await self._change_until_committed(held))
+        return await fleet.place(lambda: self._change_until_committed(held))
 
     def _until_done(self, task: asyncio.Task[Any]) -> None:
         """Keep a task that `stop` has to wait for."""
@@ -276,9 +282,10 @@ class Supervision:
         task.add_done_callback(self._tasks.discard)
 
     async def _start(self, orders: wire.Launch) -> wire.ProcessIdentity:
-        if self._hosts is not None:
-            paths = await asyncio.to_thread(write_orders, orders)
-            return await self._hosts.start_supervisor(orders.host, orders.job_id, paths.launch_file)
+        if self._fleet is not None:
+            if orders.host != MACHINE:
+                return await self._fleet.start_supervisor(orders)
+            self._fleet.adopt(orders)
         spares = self._spares
         template = None if spares is None else spares.template_of_search(orders)
         spare = None if spares is None or template is not None else spares.take(orders)
@@ -352,11 +359,31 @@ class Supervision:
             if change.tx.job(job) is not None and reports.take(change, job, numbered, self._progress.get(job)):
                 self._reconcile(change, job)
 
+        if self._fleet is not None and isinstance(numbered.report, wire.JobEnded):
+            self._await_files(self._fleet, job)
         self._taking.add(job)
         try:
             await self._change(take)
         finally:
             self._taking.discard(job)
+
+    def _await_files(self, fleet: Fleet, job: str) -> None:
+        """Raise NotYet while files of the job are still on their way from its hosts: it has not ended before."""
+        if fleet.complete(job):
+            return
+        if job not in self._collecting:
+            self._collecting.add(job)
+            self._until_done(asyncio.create_task(self._collect(fleet, job), name=f"edt collect {job}"))
+        raise NotYet(f"job {job} ends when its files are here")
+
+    async def _collect(self, fleet: Fleet, job: str) -> None:
+        try:
+            await fleet.collect(job, end=False)
+        finally:
+            self._collecting.discard(job)
+        row = await self._change_until_committed(lambda change: change.tx.job(job))
+        if row is not None:
+            self._control.repeat(job, row.last_report)  # the report that had to wait
 
     def _on_progress(self, job: str, progress: JobProgress) -> None:
         known = self._progress.get(job)
@@ -379,6 +406,9 @@ class Supervision:
     async def _until_gone(self, job: str, attempt: int, identity: wire.ProcessIdentity) -> None:
         since = time.monotonic()
         while True:
+            if self._fleet is not None and self._fleet.away(job):
+                await self._fleet.supervisor_gone(job, attempt)
+                break
             await wait_gone(identity)
             if not is_alive(identity):
                 break
@@ -405,6 +435,8 @@ class Supervision:
         self._control.forget(job)
         self._unheard.pop(job, None)
         if row is not None:
+            if self._fleet is not None:
+                await self._fleet.collect(job, end=True)
             left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
             over = await self._change_until_committed(
                 lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
@@ -419,6 +451,8 @@ class Supervision:
         self._control.forget(job)
         self._stopping.pop(job, None)
         self._progress.pop(job, None)
+        if self._fleet is not None:
+            self._fleet.forget(job)
         await asyncio.to_thread(job_files.clear_traces, self._settings.runtime_dir, job)
         if self._watchers.get(job) is asyncio.current_task():
             del self._watchers[job]  # last: a waiter in `gone` may restart the job

@@ -361,6 +361,7 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.WORKER_LOST: _lost,
     kinds.DRIVER_LOST: _lost,
     kinds.SUPERVISOR_LOST: _supervisor_lost,
+    kinds.RELOCATED: lambda data: f"It has no slot left on host {_get(data, 'host', '?')} and goes on elsewhere",
     kinds.GENERATION: _generation,
     kinds.RUN_STARTED: _run_started,
     kinds.RUN_STOPPED: _run_stopped,

@@ -19,7 +19,10 @@ STOP_REQUESTED = "stop_requested"
 MOST_IN_VAIN = 3
 # Events of an attempt with progress, or of a user's request to try again.
 _FRUIT = frozenset(
-    {kinds.GENERATION, kinds.TRAINING_STARTED, kinds.TRAINING_ENDED, kinds.JOB_ARRIVED, kinds.JOB_RESUMED}
+    {
+        *(kinds.GENERATION, kinds.TRAINING_STARTED, kinds.TRAINING_ENDED),
+        *(kinds.JOB_ARRIVED, kinds.JOB_RESUMED, kinds.RELOCATED),
+    }
 )
 
 

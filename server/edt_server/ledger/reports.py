@@ -83,6 +83,7 @@ _EVENTS: dict[type, str] = {
     control.GenerationFormed: events.GENERATION,
     control.RunStarted: events.RUN_STARTED,
     control.RunStopped: events.RUN_STOPPED,
+    control.Relocated: events.RELOCATED,
 }
 
 

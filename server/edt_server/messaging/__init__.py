@@ -5,8 +5,15 @@ Never: what the messages mean. Their structs are in `edt_sdk.schemas.wire`.
 Read first: `gatekeeper.py` (which keys may connect), then `encrypted_socket.py`.
 """
 
-from edt_server.messaging.agent_client import AgentConnection, read_address, read_stranger, read_struct
-from edt_server.messaging.encrypted_socket import Conversation, ConversationLost, key_pair, listen, send_now
+from edt_server.messaging.agent_client import AgentConnection, read_address, read_struct
+from edt_server.messaging.encrypted_socket import (
+    Conversation,
+    ConversationLost,
+    key_pair,
+    listen,
+    send_now,
+    sender_of,
+)
 from edt_server.messaging.gatekeeper import Gatekeeper
 
 __all__ = [
@@ -17,7 +24,7 @@ __all__ = [
     "key_pair",
     "listen",
     "read_address",
-    "read_stranger",
     "read_struct",
     "send_now",
+    "sender_of",
 ]

@@ -13,7 +13,6 @@ import zmq.asyncio
 
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress
-from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.messaging.encrypted_socket import Conversation, ConversationLost, send_now
 
 T = TypeVar("T")
@@ -28,9 +27,9 @@ class AgentConnection:
         self._conversation = Conversation(context, address, keys, linger=500)
         self.close = self._conversation.close
 
-    def send(self, job: str, message: wire.ToAgent | wire.ToOutpost) -> None:
-        """Send, if the agent is there. A loss shows in `receive`."""
-        send_now(self._conversation.socket, job.encode(), wire.encode(message))
+    def send(self, job: str, message: wire.ToAgent | wire.ToOutpost, *data: bytes) -> None:
+        """Send, with the bytes of a file, if the agent is there. A loss shows in `receive`."""
+        send_now(self._conversation.socket, job.encode(), wire.encode(message), *data)
 
     async def receive(self) -> tuple[str, wire.FromAgent | wire.FromOutpost]:
         """Return the next message and its job. ConversationLost when there will be none."""
@@ -39,19 +38,6 @@ class AgentConnection:
             return job.decode(), wire.decode_to_client(body)
         except (ValueError, msgspec.MsgspecError) as wrong:
             raise ConversationLost(str(wrong)) from wrong
-
-
-class Stranger(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of an address that every version of an agent writes."""
-
-    protocol: int
-    identity: ProcessIdentity
-
-
-def read_stranger(hosts_dir: Path, host: str) -> Stranger | None:
-    """Return a host's agent that has another protocol version than this process, None when there is none."""
-    found = read_struct(hosts_dir / f"{host}.json", Stranger)
-    return None if found is None or found.protocol == AGENT_PROTOCOL else found
 
 
 def read_address(hosts_dir: Path, host: str) -> AgentAddress | None:

@@ -32,19 +32,34 @@ def key_pair() -> tuple[str, str]:
     return public.decode("ascii"), secret.decode("ascii")
 
 
-def listen(context: zmq.asyncio.Context, interface: str, keys: tuple[str, str]) -> tuple[zmq.asyncio.Socket, str]:
-    """Return a socket that serves clients on a port of the interface, and its endpoint. ZMQError when it cannot."""
+def listen(
+    context: zmq.asyncio.Context, interface: str, keys: tuple[str, str], *more: str
+) -> tuple[zmq.asyncio.Socket, str]:
+    """Return a socket that serves clients on a free port of the interface, and its endpoint there.
+
+    It serves at the endpoints `more` as well. ZMQError when it cannot.
+    """
     socket = context.socket(zmq.ROUTER)
     socket.linger = 0
     socket.curve_server = True
     socket.curve_publickey, socket.curve_secretkey = (key.encode("ascii") for key in keys)
     _set_heartbeat(socket)
     try:
+        for each in more:
+            socket.bind(each)
         socket.bind(f"tcp://{interface}:*")
     except zmq.ZMQError:
         socket.close()
         raise
     return socket, socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def sender_of(frame: zmq.Frame) -> str | None:
+    """Return the name that the gatekeeper knows the sender of a message by, from one of its frames."""
+    try:
+        return str(frame.get("User-Id"))
+    except (zmq.ZMQError, KeyError):
+        return None
 
 
 def send_now(socket: zmq.asyncio.Socket, *frames: bytes) -> BaseException | None:

@@ -1,7 +1,7 @@
 """Decide which clients may connect to the control channel: ZeroMQ asks this handler about each key (ZAP, RFC 27).
 
-An admitted key connects under the name of its job, which ZeroMQ then attaches to each message of that connection. Any
-other key is refused before it can send a byte.
+An admitted key connects under the name of its job or host, which ZeroMQ then attaches to each message of that
+connection. Any other key is refused before it can send a byte.
 """
 
 from __future__ import annotations
@@ -20,26 +20,31 @@ _VERSION = b"1.0"
 
 
 class Gatekeeper:
-    """The keys (Z85) and their jobs, for the sockets of a context. Each job has one key."""
+    """The keys (Z85) and the names of their owners, for the sockets of a context. Each owner has one key."""
 
     def __init__(self, context: zmq.asyncio.Context) -> None:
         self._context = context
-        self._jobs: dict[str, str] = {}
+        self._owners: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
         self._socket: zmq.asyncio.Socket | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def admit(self, job_id: str, public_key: str) -> None:
-        """Admit this key for the job, in place of its former key."""
-        self.forget(job_id)
-        self._jobs[public_key] = job_id
+    def admit(self, owner: str, public_key: str) -> None:
+        """Admit this key for the owner, in place of its former key."""
+        self.forget(owner)
+        self._owners[public_key] = owner
+        self._keys[owner] = public_key
 
-    def forget(self, job_id: str) -> None:
-        """Refuse the job's key from now on."""
-        self._jobs = {key: job for key, job in self._jobs.items() if job != job_id}
+    def forget(self, owner: str) -> None:
+        """Refuse the owner's key from now on."""
+        key = self._keys.pop(owner, None)
+        # Two owners with one key would be a mistake, and the one admitted last has it.
+        if key is not None and self._owners[key] == owner:
+            del self._owners[key]
 
-    def knows(self, job_id: str) -> bool:
-        """Return whether the job has a key."""
-        return job_id in self._jobs.values()
+    def knows(self, owner: str) -> bool:
+        """Return whether the owner has a key."""
+        return owner in self._keys
 
     def start(self) -> None:
         """Start to answer. Call it before any socket of the context listens."""
@@ -61,11 +66,11 @@ class Gatekeeper:
     async def _serve(self, socket: zmq.asyncio.Socket) -> None:
         while True:
             version, request, _domain, address, _identity, mechanism, *credentials = await socket.recv_multipart()
-            job = ""
+            owner = ""
             if version == _VERSION and mechanism == b"CURVE" and len(credentials) == 1:
-                job = self._jobs.get(z85.encode(credentials[0]).decode("ascii"), "")
-            if job:
-                answer = [b"200", b"OK", job.encode(), b""]
+                owner = self._owners.get(z85.encode(credentials[0]).decode("ascii"), "")
+            if owner:
+                answer = [b"200", b"OK", owner.encode(), b""]
             else:
                 log.warning("unknown key refused, address=%s", address.decode("ascii", "replace"))
                 answer = [b"400", b"Unknown key", b"", b""]

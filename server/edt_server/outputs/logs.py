@@ -114,22 +114,28 @@ def merge(files: Iterable[Sequence[Placed]], *, limit: int, until: float = _FORE
 class TimeIndex:
     """The time at which each file had reached which size. The times of a file never go back."""
 
-    path: Path
-    read: int = 0
+    paths: JobPaths
+    read: dict[Path, int] = field(default_factory=dict)
     sizes: dict[str, list[int]] = field(default_factory=dict)
     times: dict[str, list[float]] = field(default_factory=dict)
 
     def update(self) -> None:
         """Read the entries appended since the last call. A damaged line is skipped."""
+        # A host with files of its own has an index of its own, for other files.
+        for path in self.paths.stream_indexes():
+            self._update(path)
+
+    def _update(self, path: Path) -> None:
+        read = self.read.get(path, 0)
         try:
-            with open_regular(self.path) as file:
-                file.seek(self.read)
+            with open_regular(path) as file:
+                file.seek(read)
                 data = file.read()
         except FileNotFoundError:
             return
         # The supervisor may be in the middle of an entry. The next update reads it whole.
         for line, length in split_lines(data, final=False)[0]:
-            self.read += length
+            self.read[path] = read = read + length
             try:
                 entry = _decode_entry(line)
             except msgspec.DecodeError:
@@ -198,7 +204,7 @@ class LogReader:
         self._offsets = from_cursor(after)
         if not all(_KEY.match(key) for key in self._offsets):
             raise InvalidRequest(f"{after!r} is not a cursor of a log.", field="after")
-        self._index = TimeIndex(paths.stream_index)
+        self._index = TimeIndex(paths)
 
     def read(self, *, limit: int = 1000, final: bool = False) -> LogBatch:
         """Return the next lines, at most `limit`. `final` means that no process of the job writes any more."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from typing import Any, NoReturn
 
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_server.catalogue.places import clear_incoming
-from edt_server.channel import Hosts, SpareSupervisors, Supervision
+from edt_server.channel import SpareSupervisors, Supervision
 from edt_server.files import job_files
+from edt_server.fleet import Fleet
 from edt_server.history import TimelineFeed
 from edt_server.jobs import Retention, RetentionLimits, UncommittedSubmissions
 from edt_server.ledger import ChangeOutcome, Ledger, LedgerWriter, open_writer, recovery
@@ -36,7 +38,7 @@ from edt_server.system.interpreters import Listed
 from edt_server.system.private_files import make_private_dir
 from edt_server.system.processes import identify, is_alive
 from edt_server.system.runtime import server_lock
-from edt_server.system.slots import find_host, threads_per_slot
+from edt_server.system.slots import find_host, threads_per_slot, usable_cores
 from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
@@ -80,21 +82,22 @@ async def open_service(
         claims = ledger.claims = DeviceClaims(settings.data_dir, settings.runtime_dir, identify(os.getpid()))
         await writer.read(ledger.keep_claims)
         sharing = Sharing(writer, claims, settings.admins)
-        hosts = Hosts(settings, sharing.set_hosts) if settings.local_hosts else None
-        if hosts is not None:
-            stack.push_async_callback(hosts.stop)
-            await hosts.start()
-        there = hosts.there if hosts else (await asyncio.to_thread(find_host, settings.local_slots),)
+        fleet = Fleet(settings, sharing.set_hosts) if settings.local_hosts or settings.fleet_listen else None
+        if fleet is not None:
+            stack.push_async_callback(fleet.stop)
+            await fleet.open()
+        there = fleet.there if fleet else (await asyncio.to_thread(find_host, settings.local_slots),)
         # Not through `writer.change`: what this decides is acted on when the jobs are adopted.
         await writer.read(ledger.change, lambda change: sharing.begin(change, settings.plan, there))
-        # A host that is away for a moment does not change what a job computes with.
-        slots = sum(settings.local_hosts.values()) or len(ledger.core.slots)
+        # By the slots of this machine alone: a host that comes or goes does not change what a job computes with.
+        here = {*settings.local_hosts, socket.gethostname()}
+        slots = sum(slot.host in here for slot in ledger.core.slots) or usable_cores()
         threads = settings.threads_per_slot or threads_per_slot(slots)
 
         timeline = TimelineFeed(ledger.store, lambda: ledger.seq, ledger.name)
         # A spare is a child of this process, and could not become one of an agent's.
         spares = SpareSupervisors(
-            0 if hosts else settings.warm_workers,
+            0 if settings.local_hosts else settings.warm_workers,
             settings.runtime_dir,
             settings.interpreter,
             threads,
@@ -111,7 +114,7 @@ async def open_service(
             if any(group.throughput_aware for group in sharing.plan.instance_groups):
                 speeds.heard(job, progress, now)
 
-        supervision = Supervision(settings, writer.change, progressed, spares, hosts)
+        supervision = Supervision(settings, writer.change, progressed, spares, fleet)
         stack.push_async_callback(supervision.stop)
         limits = RetentionLimits(settings.retention_days, settings.retention_bytes)
         retention = Retention(
@@ -123,9 +126,9 @@ async def open_service(
             lambda job: supervision.gone(job, 0.0),
         )
         stack.push_async_callback(retention.stop)
-        if hosts is not None:
+        if fleet is not None:
             # Once more, before supervision stops: that waits for launches, and a launch may wait for a host.
-            stack.push_async_callback(hosts.stop)
+            stack.push_async_callback(fleet.stop)
         # A change that succeeds after supervision has stopped could not start the supervisor that it asks for.
         stack.push_async_callback(writer.stop_healing)
         uncommitted = UncommittedSubmissions(writer)
@@ -139,6 +142,8 @@ async def open_service(
         service = Service(settings, sharing, hub, threads, writer, *parts)
         # After `writer.follow`: a report that arrives now already has its effects.
         await _adopt(settings, writer, supervision, effects.living)
+        if fleet is not None:
+            await fleet.follow()
         writer.follow(lambda outcome: service.searches.ring(outcome.jobs))
         stack.push_async_callback(service.searches.stop)
         await service.searches.adopt()

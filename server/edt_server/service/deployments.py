@@ -286,7 +286,7 @@ class Deployments:
                 "This server lacks what answers requests over HTTP.",
                 hint="Its administrator installs it: pip install 'jupyter-edt[serve]'",
             )
-        if self._service.settings.local_hosts:
+        if self._service.settings.local_hosts or self._service.settings.fleet_listen:
             raise Unprocessable(
                 "This server has several hosts, and replicas can be reached on one only.",
                 hint="Deploy on a server with one host.",

@@ -22,7 +22,6 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.torchrun import TorchrunOptions
 from edt_sdk.schemas.wire.control import SAME, Ack, Allocation, Launch, Refused, Slot, StopJob, ToSupervisor
 from edt_sdk.schemas.wire.task import Task
-from edt_server.messaging import read_address
 from edt_server.supervisor.journal import Journal
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.processes.children import Children
@@ -54,7 +53,7 @@ from edt_server.supervisor.state_machines.plain import Plain
 from edt_server.supervisor.state_machines.replicas import Replicas
 from edt_server.supervisor.state_machines.standbys import NOWHERE
 from edt_server.supervisor.state_machines.watchdog import Watchdog
-from edt_server.supervisor.state_machines.wording import stream_tail
+from edt_server.supervisor.state_machines.wording import LastLines, stream_tail
 from edt_server.supervisor.stream_index import StreamIndex
 from edt_server.system.presence import FILE as PRESENCE
 from edt_server.system.presence import announce
@@ -91,9 +90,7 @@ class Supervisor:
         self._sandbox = None if orders.isolation.kind == SAME else JobSandbox(orders, self._memory_dir)
         memory_dir = self._memory_dir if self._sandbox is None else self._sandbox.memory_dir
         environ = base_environment(os.environ, orders.isolation)
-        agent = read_address(Path(orders.hosts_dir), orders.host) if orders.hosts_dir else None
-        interface = MASTER if agent is None else agent.interface
-        self._job = JobEnvironment(orders, orders.host or identity.host, link, environ, memory_dir, interface)
+        self._job = JobEnvironment(orders, orders.host or identity.host, link, environ, memory_dir)
         self._paths = paths = self._job.paths
         paths.streams_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         elog = paths.driver_log_dir(self._job.host) / "stdout"
@@ -118,7 +115,7 @@ class Supervisor:
         )
         self._children = Children(forker, self._exited, self._before_reap, self._sandbox)
         self._standbys = StandbyProcesses()
-        self._remote = RemoteWorkers(orders, paths.launch_file, identity, self._feed, self._exited_remotely)
+        self._remote = RemoteWorkers(orders, identity, self._feed, self._exited_remotely)
         self._link = LinkServer(
             link,
             leader=self._children.leader,
@@ -293,10 +290,13 @@ class Supervisor:
         pulse_file(self._runtime_dir, key).unlink(missing_ok=True)
         self._feed(events.Exited(key, code, signals, words, updates))
 
-    def _exited_remotely(self, key: int, code: int, signals: tuple[int, ...], updates: int | None) -> None:
+    def _exited_remotely(
+        self, key: int, code: int, signals: tuple[int, ...], updates: int | None, words: LastLines | None
+    ) -> None:
         self._index.sample(self._clock.now())
         log.info("process ended, process=%d code=%d", key, code)
-        self._feed(events.Exited(key, code, signals, stream_tail(self._paths.streams_dir, stream_name(key)), updates))
+        words = words or stream_tail(self._paths.streams_dir, stream_name(key))
+        self._feed(events.Exited(key, code, signals, words, updates))
 
     # --- instructions out ---------------------------------------------------------------------------------------------
 
@@ -406,4 +406,5 @@ def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgen
     # Only on this host can a standby's scheduling class be changed. A host agent just starts processes. And most trials
     # of a search end within seconds: standbys cost a tenth of the whole search there (decision 061).
     standbys = 0 if orders.hosts_dir or orders.spec.search else orders.standbys
-    return JobMembership(interpreter=orders.interpreter, history=history, standbys=standbys)
+    home = (orders.host or identify(os.getpid()).host) if orders.spreads else ""
+    return JobMembership(interpreter=orders.interpreter, history=history, standbys=standbys, home=home)

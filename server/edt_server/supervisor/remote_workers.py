@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -17,33 +18,35 @@ import zmq.asyncio
 
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, Slot
-from edt_sdk.schemas.wire.link import Downward
+from edt_sdk.schemas.wire.link import Begin, Downward
 from edt_sdk.schemas.wire.pulse import Beat, Phase
+from edt_sdk.schemas.wire.regular import open_regular
 from edt_sdk.schemas.wire.task import Task
 from edt_server.messaging import AgentConnection, ConversationLost, read_address
 from edt_server.supervisor.state_machines.events import Hung, LinkLost, MachineEvent, NotStarted, Received, Started
 from edt_server.supervisor.state_machines.watchdog import Observation
+from edt_server.supervisor.state_machines.wording import LastLines
 
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _ANSWER_PATIENCE = 30.0
 Feed = Callable[[MachineEvent], None]
-Exit = Callable[[int, int, tuple[int, ...], int | None], None]
+Exit = Callable[[int, int, tuple[int, ...], int | None, LastLines | None], None]
 
 
 class RemoteWorkers:
     """The outposts of an attempt, by host.
 
-    `feed` gets each event, and `exited` a worker's exit: number, exit code, signals it was sent, updates it knew of.
+    `feed` gets each event, and `exited` a worker's exit: number, exit code, signals it was sent, updates it knew of,
+    and its last lines where they cannot be read here.
     """
 
-    def __init__(self, orders: Launch, launch_file: Path, identity: ProcessIdentity, feed: Feed, exited: Exit) -> None:
+    def __init__(self, orders: Launch, identity: ProcessIdentity, feed: Feed, exited: Exit) -> None:
         self.job_id = orders.job_id
         self.feed = feed
         self.exited = exited
         self._orders = orders
-        self._launch_file = launch_file
         self._identity = identity
         self._context: zmq.asyncio.Context | None = None
         self._hosts: dict[str, _Host] = {}
@@ -82,7 +85,7 @@ class RemoteWorkers:
     def send(self, worker: int, message: Downward) -> bool:
         """Send a message as `LinkServer.send` does."""
         host = self._of(worker)
-        return host is not None and host.send(wire.TellProcess(worker=worker, message=message))
+        return host is not None and host.tell(worker, message)
 
     def observe(self, taking_part: Collection[int], now: float) -> list[Observation]:
         """Return the newest observations of the workers, and request new ones."""
@@ -112,12 +115,7 @@ class RemoteWorkers:
         if address is None or self._context is None:
             return None
         self._number += 1
-        order = wire.StartOutpost(
-            launch_file=str(self._launch_file),
-            attempt=self._orders.attempt,
-            number=self._number,
-            supervisor=self._identity,
-        )
+        order = wire.StartOutpost(attempt=self._orders.attempt, number=self._number, supervisor=self._identity)
         return AgentConnection(self._context, address), order
 
 
@@ -132,6 +130,10 @@ class _Host:
         self._seen: dict[int, Observation] = {}
         self._connection: AgentConnection | None = None
         self._needed = asyncio.Event()
+        self._given: set[Path] = set()
+        self._giving: set[asyncio.Task[None]] = set()
+        self._one_file = asyncio.Lock()
+        self._room: asyncio.Future[wire.FilePut] | None = None
         self._task = asyncio.create_task(self._run(), name=f"host {name}")
 
     @property
@@ -152,7 +154,7 @@ class _Host:
         del self._wanted[worker]
         loop = asyncio.get_running_loop()
         # Later, because the caller is still changing the state that led to this.
-        loop.call_soon(self._job.exited, worker, -signal.SIGTERM, (int(signal.SIGTERM),), None)
+        loop.call_soon(self._job.exited, worker, -signal.SIGTERM, (int(signal.SIGTERM),), None, None)
         return True
 
     def send(self, message: wire.ToOutpost) -> bool:
@@ -160,6 +162,42 @@ class _Host:
             return False
         self._connection.send(self._job.job_id, message)
         return True
+
+    def tell(self, worker: int, message: Downward) -> bool:
+        """Send a message over a worker's link. Before it prepares, its host gets the file that it prepares from."""
+        if self._connection is None:
+            return False
+        tell = wire.TellProcess(worker=worker, message=message)
+        if not isinstance(message, Begin) or self._connection.address.shared:
+            return self.send(tell)
+        # A worker gets no other message before it has answered this one.
+        task = asyncio.create_task(self._give(self._connection, Path(message.payload), tell), name="give payload")
+        self._giving.add(task)
+        task.add_done_callback(self._giving.discard)
+        return True
+
+    async def _give(self, connection: AgentConnection, file: Path, then: wire.TellProcess) -> None:
+        """Send a file of the job's own folder to the host, once a conversation, and then the message."""
+        async with self._one_file:
+            if file not in self._given:
+                offset, last = 0, False
+                with open_regular(file) as source:
+                    size = os.fstat(source.fileno()).st_size
+                    while not last:
+                        data = source.read(wire.PART)
+                        last = not data or offset + len(data) >= size
+                        self._room = asyncio.get_running_loop().create_future()
+                        connection.send(self._job.job_id, wire.PutFile(name=file.name, offset=offset, last=last), data)
+                        put = await self._room
+                        if put.why:
+                            why = f"host {self._name} could not take the training's objects: {put.why}"
+                            self._job.feed(Hung(then.worker, why))
+                            self.send(wire.KillProcess(worker=then.worker, patience=0.0))
+                            return
+                        offset += len(data)
+                self._given.add(file)
+        if self._connection is connection:
+            self.send(then)
 
     def observe(self, taking_part: Collection[int]) -> list[Observation]:
         return [
@@ -209,6 +247,10 @@ class _Host:
                 if isinstance(message, wire.OutpostEnded):
                     why = f"was lost with the process on host {self._name} that looked after it"
                     return True
+                if isinstance(message, wire.FilePut):
+                    if self._room is not None and not self._room.done():
+                        self._room.set_result(message)
+                    continue
                 self._hear(message)
         except (ConversationLost, TimeoutError):
             return self._connection is not None
@@ -218,6 +260,9 @@ class _Host:
         finally:
             # The workers end with the agent (`agent.guard`) or with their outpost, so they count as lost at once.
             self._connection = None
+            self._given.clear()
+            for task in self._giving:
+                task.cancel()
             self._lose(why)
             await connection.close()
 
@@ -236,7 +281,7 @@ class _Host:
         for worker in lost:
             # Before the exit, so that the loss counts as caused from outside and not by the job's code.
             self._job.feed(Hung(worker, why))
-            self._job.exited(worker, -signal.SIGKILL, (), None)
+            self._job.exited(worker, -signal.SIGKILL, (), None, None)
 
     def _hear(self, message: wire.FromAgent | wire.FromOutpost) -> None:
         match message:
@@ -253,7 +298,8 @@ class _Host:
             case wire.ProcessExited(worker=worker) as end if worker in self._there:
                 self._there.discard(worker)
                 self._seen.pop(worker, None)
-                self._job.exited(worker, end.code, end.signals, end.updates)
+                words = None if end.words is None else LastLines(*end.words)
+                self._job.exited(worker, end.code, end.signals, end.updates, words)
             case wire.Seen(vitals=vitals):
                 now = asyncio.get_running_loop().time()
                 self._seen = {vital.worker: _observation(vital, now) for vital in vitals}

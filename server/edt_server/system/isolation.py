@@ -31,7 +31,7 @@ def isolation(
     Args:
         kind: one of `KINDS`, "" for the default: SAME for one person's server.
         several: whether several people share the server. They must have chosen.
-        hosts: whether the machine is divided into named hosts.
+        hosts: whether jobs may run on hosts, named ones of this machine or others.
         readable: as of `Isolation`.
         network: as of `Isolation`.
 
@@ -53,8 +53,8 @@ def isolation(
         )
     if hosts:
         raise ServerUnreachable(
-            "Jobs on named hosts cannot run in a sandbox.",
-            hint="Leave c.EdtApp.local_hosts empty, or set c.EdtApp.isolation to 'same'.",
+            "Jobs on hosts cannot run in a sandbox.",
+            hint="Leave c.EdtApp.local_hosts and c.EdtApp.fleet_listen empty, or set c.EdtApp.isolation to 'same'.",
         )
     try:
         bubblewrap.check(users=kind == SANDBOX)

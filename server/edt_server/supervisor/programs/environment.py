@@ -53,18 +53,13 @@ COMPAT_DIR = SDK_DIR / "compat" / "job"
 
 @dataclass(frozen=True, slots=True)
 class JobEnvironment:
-    """The settings that all processes of a job share on a host.
-
-    `memory_dir` is its folder in memory, "" for none, and `interface` the address by which the host's workers are
-    reached.
-    """
+    """The settings that all processes of a job share on a host. `memory_dir` is its folder in memory, "" for none."""
 
     orders: Launch
     host: str
     link: Path
     base: Mapping[str, str]
     memory_dir: str = ""
-    interface: str = MASTER
 
     @property
     def paths(self) -> JobPaths:
@@ -89,7 +84,9 @@ def worker_environment(job: JobEnvironment, worker: int, slot: Slot) -> dict[str
     environment = _environment(job, log_dir, _threads(job.orders.threads_per_slot)) | _gpus([slot])
     device = "cuda:0" if environment["CUDA_VISIBLE_DEVICES"] else "cpu"
     pulse = str(pulse_file(Path(job.orders.runtime_dir), worker))
-    own = WorkerContext(worker=worker, slot=slot.id, device=device, interface=job.interface, pulse=pulse)
+    own = WorkerContext(
+        worker=worker, slot=slot.id, device=device, interface=job.orders.interface or MASTER, pulse=pulse
+    )
     return environment | to_environ(_context(job), own)
 
 

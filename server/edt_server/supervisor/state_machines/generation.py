@@ -72,12 +72,13 @@ class TrainingRun:
         budget: int | None,
         *,
         suspended: bool,
+        home: str = "",
     ) -> tuple[int, ...] | None:
         """Return the members of the next generation, None when nothing is to change now.
 
         `ready` are prepared workers in no generation. A member `may_stay` while its slot is the job's. A `suspended`
         job may use no slot at all. Another `budget` than that of the newest generation needs a new one. Members on the
-        same `host` follow each other.
+        same `host` follow each other, those of `home` first, without which there is no generation. "" is no such host.
         """
         # One planned change at a time: all members of the last have to have joined, and its leavers have to be gone,
         # before the next one is published (decision 002).
@@ -89,7 +90,9 @@ class TrainingRun:
             # the state would exist on disk only, and the training would go back to its last checkpoint.
             staying = [self.members[0]]
         room = max(0, self.shards - len(staying))
-        following = _by_host((*staying, *sorted(ready)[:room]), host)
+        following = _by_host((*staying, *sorted(ready)[:room]), host, home)
+        if home and following and host(following[0]) != home:
+            return None  # rank 0 writes the job's files, and those are there: its worker is about to be ready
         if self.broken and not self.members and self.leaving:
             # Only the leaving workers have the state: they write a checkpoint before any other worker starts from it.
             following = ()
@@ -139,10 +142,10 @@ class TrainingRun:
         )
 
 
-def _by_host(members: tuple[int, ...], host: Callable[[int], str]) -> tuple[int, ...]:
+def _by_host(members: tuple[int, ...], host: Callable[[int], str], home: str) -> tuple[int, ...]:
     """Return the members host by host, so that each host sums what is a part of the tree (decision 060).
 
-    The first one stays the first: it writes the logs.
+    Without a `home` the first one stays the first: it writes the logs.
     """
-    places = [host(member) for member in members]
+    places = [home, *map(host, members)]
     return tuple(sorted(members, key=lambda member: places.index(host(member))))

@@ -43,11 +43,16 @@ TRAINED_GRACE = 30.0
 
 
 class JobMembership(Machine):
-    """The state machine of a job with elastic workers, and with so many standby workers at most."""
+    """The state machine of a job with elastic workers, and with so many standby workers at most.
 
-    def __init__(self, *, interpreter: str, history: History | None = None, standbys: int = 0) -> None:
+    `home` is the host with the job's files, where rank 0 has to be. Without a slot there the job goes on elsewhere,
+    with another supervisor. "" where every host has them.
+    """
+
+    def __init__(self, *, interpreter: str, history: History | None = None, standbys: int = 0, home: str = "") -> None:
         past = History() if history is None else history
         super().__init__(past)
+        self._home = home
         self._interpreter = interpreter
         self._group = WorkerGroup(past.workers)
         self._workers = self._group.workers  # the same dictionary
@@ -81,12 +86,21 @@ class JobMembership(Machine):
     def given_up(self) -> frozenset[int]:
         """Slots that stay empty although they are granted: no worker in them gets as far as the training."""
         training = self._training
-        return self._attempts.given_up if training is not None and training.members else frozenset()
+        if training is None or not training.members:
+            return frozenset()
+        at_home = {slot.id for slot in self._slots.granted if self._home and slot.host == self._home}
+        return self._attempts.given_up - at_home
 
     @property
     def committed(self) -> int:
         """Updates of the running training that are known to be committed."""
         return self._attempts.committed
+
+    @property
+    def _moves(self) -> bool:
+        """Whether the job has slots, but none where its files are."""
+        granted = self._slots.granted
+        return bool(self._home and granted) and all(slot.host != self._home for slot in granted)
 
     def _hear(self, event: events.MachineEvent) -> None:
         match event:
@@ -320,7 +334,7 @@ class JobMembership(Machine):
         if training is not None:
             training.gone(worker.number, left=worker.left)
             self._tell_losses(training)
-        if worker.revoked and self._ending is None:
+        if worker.revoked and not (self._moves and self._slots.allowed(worker.slot.id)):
             self._release(worker.slot.id)
 
     def _may_end(self, worker: Worker) -> bool:
@@ -365,6 +379,11 @@ class JobMembership(Machine):
             self._change_generation()
             self._fill_slots()
             self._keep_standbys()
+            if self._moves and not self._workers:
+                # What is left is the driver, and the next supervisor starts it again.
+                self.over = True
+                self._send(control.Relocated(host=self._home))
+                self._out.append(events.Finish(over=False))
         if self._ending is not None:
             processes = (*self._workers.values(), *self._standbys.workers.values())
             self._out += self._ending.wind_up(processes, self._driver, self._training)
@@ -373,7 +392,7 @@ class JobMembership(Machine):
 
     def _end_revoked(self) -> None:
         for worker in self._workers.values():
-            if worker.phase in OUTSIDE and not self._slots.allowed(worker.slot.id):
+            if worker.phase in OUTSIDE and (self._moves or not self._slots.allowed(worker.slot.id)):
                 worker.phase, worker.revoked = WorkerPhase.ENDING, True
                 self._end(worker.number, 0.0)
 
@@ -391,7 +410,7 @@ class JobMembership(Machine):
     def _empty_slots(self) -> list[Slot]:
         """Return the granted slots that should have a worker and have none."""
         training = self._training
-        if (training is None and self._done) or (training is not None and training.updates is not None):
+        if (training is None and self._done) or (training is not None and training.updates is not None) or self._moves:
             return []
         filled = self._group.slots | self.given_up
         return [slot for slot in self._slots.granted if slot.id not in filled]
@@ -425,12 +444,14 @@ class JobMembership(Machine):
             # A dying member may still commit an update or write a checkpoint. A generation that starts before its exit
             # is known could redo an update that is committed already.
             return
+        moves = self._moves
         following = training.next_members(
-            self._group.ready,
-            lambda number: self._slots.allowed(self._workers[number].slot.id),
+            () if moves else self._group.ready,
+            lambda number: not moves and self._slots.allowed(self._workers[number].slot.id),
             lambda number: self._workers[number].slot.host,
             self._budget,
-            suspended=not self._slots.granted,
+            suspended=moves or not self._slots.granted,
+            home=self._home,
         )
         if following is None or self._gathers(training, following):
             return

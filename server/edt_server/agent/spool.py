@@ -1,0 +1,302 @@
+"""Send what a job writes on this host to the server, and know what the server has.
+
+A job's programs write plain files. They are looked at again and again: a file that has grown is sent from where it was
+sent to, any other change sends the whole file, and a removed file is removed there too. What the server has not
+answered is sent again on the next connection. So nothing is lost with a connection, and with the server's machine
+everything waits on this host's disk.
+
+Logs are sent before checkpoints. A checkpoint on the server never contains an update that the commit log there lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import stat
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.regular import open_regular
+from edt_server.files.job_trees import Digests, JobTree, content_digest
+
+log = logging.getLogger(__name__)
+
+Send = Callable[[wire.Part | wire.Gone, bytes], bool]
+"""Sends a message and the bytes behind it. Returns False while there is no connection."""
+INTERVAL = 0.25
+# A look takes at most this share of the time: a job with very many files is looked at less often.
+_SHARE = 0.05
+# A file that was changed this recently may change again within one tick of the file system's clock.
+_TICK = 0.05
+_MARK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What the server has of a file: the content up to `size`, from inode `inode` when it had `changed` as its mtime.
+
+    `mark` is the checksum of its last bytes, which shows whether a longer file has only grown, and `whole` that of all.
+    `changed` is 0 where the file was still being written.
+    """
+
+    inode: int
+    size: int
+    changed: int
+    mark: int
+    whole: int
+
+
+class Refused(Exception):
+    """The server takes nothing more of this attempt."""
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that is being sent: its state once all parts are answered."""
+
+    after: _Sent | None
+    open: int = 0
+    again: bool = False
+    complete: bool = False
+
+
+@dataclass(slots=True)
+class Spool:
+    """The files of an attempt of a job on this host, from when they are complete here.
+
+    `supervises` is as in `Prepare`, and `engine` as of `JobTree.of_member`. `room` bounds the parts that are under way
+    from this host.
+    """
+
+    tree: JobTree
+    attempt: int
+    supervises: bool
+    engine: bool
+    send: Send
+    room: asyncio.Semaphore
+    connected: asyncio.Event
+    known: bool = False
+    """Whether it is known what the server has."""
+    refused: str = ""
+    _sent: dict[str, _Sent] = field(default_factory=dict)
+    _open: dict[str, _File] = field(default_factory=dict)
+    _answered: asyncio.Event = field(default_factory=asyncio.Event)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _rounds: int = 0
+    _round_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def job(self) -> str:
+        """The job's id."""
+        return self.tree.paths.job_id
+
+    def compare(self, entries: Iterable[wire.FileEntry], digests: Digests) -> None:
+        """Know what the server has from a list of its files. Blocks."""
+        for entry in entries:
+            place = self.tree.paths.data_dir / entry.path
+            with contextlib.suppress(OSError):
+                found = place.lstat()
+                same = found.st_size == entry.size
+                if same and (not entry.digest or digests.of(place, self.tree.within(place)) == entry.digest):
+                    self._sent[entry.path] = self._state(place, found)
+                elif found.st_size > entry.size and self._begins(place, entry):
+                    self._sent[entry.path] = self._state(place, found, end=entry.size)
+        self.known = True
+
+    async def run(self) -> None:
+        """Send until cancelled, or until the server refuses."""
+        try:
+            while not self.refused:
+                await self.connected.wait()
+                self._woken.clear()
+                begun = time.monotonic()
+                changes, gone = await asyncio.to_thread(self._look)
+                took = time.monotonic() - begun
+                complete = await self._send_all(changes, gone)
+                if complete:
+                    self._rounds += 1
+                    over, self._round_over = self._round_over, asyncio.Event()
+                    over.set()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(INTERVAL, took / _SHARE)):
+                        await self._woken.wait()
+        except Refused as why:
+            log.warning("the server takes no files of job %s, attempt %d: %s", self.job, self.attempt, why)
+        finally:
+            self._round_over.set()
+
+    async def flushed(self) -> None:
+        """Return when the server has everything that is here now, or refuses it."""
+        # The round under way may have looked at a file already, so the next whole round counts.
+        goal = self._rounds + 2
+        while self._rounds < goal and not self.refused:
+            self._woken.set()
+            await self._round_over.wait()
+
+    def taken(self, answer: wire.Taken) -> None:
+        """Take the server's answer to a part."""
+        file = self._open.get(answer.path)
+        if file is None:
+            return
+        self.room.release()
+        file.open -= 1
+        file.again |= answer.again
+        if answer.refused:
+            self.refused = answer.refused
+        self._close(answer.path, file)
+
+    def disconnected(self) -> None:
+        """Forget the parts that were not answered: they are sent again."""
+        for file in self._open.values():
+            for _ in range(file.open):
+                self.room.release()
+        self._open.clear()
+        self._answered.set()
+
+    def _close(self, path: str, file: _File) -> None:
+        if file.complete and file.open == 0:
+            del self._open[path]
+            if file.again or file.after is None:
+                self._sent.pop(path, None)
+            else:
+                self._sent[path] = file.after
+        self._answered.set()
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    async def _send_all(self, changes: list[tuple[str, os.stat_result]], gone: list[str]) -> bool:
+        """Send these files. Return whether the server has all of them."""
+        for path, found in changes:
+            if not await self._send_file(path, found):
+                return False
+        for path in gone:
+            if not await self._part(path, _File(None), wire.Gone(job=self.job, attempt=self.attempt, path=path), b""):
+                return False
+            self._open[path].complete = True
+        while self._open:
+            self._answered.clear()
+            await self._answered.wait()
+            if self.refused:
+                raise Refused(self.refused)
+        return self.connected.is_set()
+
+    async def _send_file(self, path: str, found: os.stat_result) -> bool:
+        place = self.tree.paths.data_dir / path
+        before = self._sent.get(path)
+        try:
+            with open_regular(place, within=self.tree.within(place)) as file:
+                now, opened = os.fstat(file.fileno()), time.time()
+                start = whole = 0
+                grown = before is not None and before.inode == now.st_ino and before.size < now.st_size
+                if before is not None and grown and self._mark_at(place, before.size) == before.mark:
+                    start, whole = before.size, before.whole
+                file.seek(start)
+                offset, state = start, _File(None)
+                # To the size it has now. What is written meanwhile is for the next round.
+                while True:
+                    data = file.read(min(wire.PART, now.st_size - offset))
+                    last = not data or offset + len(data) >= now.st_size
+                    part = wire.Part(
+                        job=self.job,
+                        attempt=self.attempt,
+                        path=path,
+                        offset=offset,
+                        mode=stat.S_IMODE(now.st_mode),
+                        whole=start == 0,
+                        last=last,
+                    )
+                    if not await self._part(path, state, part, data):
+                        return False
+                    offset, whole = offset + len(data), zlib.crc32(data, whole)
+                    if last:
+                        break
+        except FileNotFoundError:
+            return True  # removed, or replaced by something that is no file
+        changed = 0 if abs(opened - now.st_mtime) < _TICK else now.st_mtime_ns
+        state.after = _Sent(now.st_ino, offset, changed, self._mark_at(place, offset), whole)
+        state.complete = True
+        if path in self._open:
+            self._close(path, state)
+        return True
+
+    async def _part(self, path: str, file: _File, message: wire.Part | wire.Gone, data: bytes) -> bool:
+        await self.room.acquire()
+        if self.refused:
+            self.room.release()
+            raise Refused(self.refused)
+        file.open += 1
+        self._open[path] = file
+        if self.connected.is_set() and self.send(message, data):
+            return True
+        if self._open.pop(path, None) is not None:  # else `disconnected` has released it
+            for _ in range(file.open):
+                self.room.release()
+        return False
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> tuple[list[tuple[str, os.stat_result]], list[str]]:
+        """Return the files that have changed, those first that others build on, and the removed ones. Blocks."""
+        # Checkpoints are listed first and logs after them, so that the logs are at least as new, and sent the other way
+        # round.
+        found = [(path, status) for path, status in self.tree.files() if self._ours(path)]
+        changed: list[tuple[bool, str, os.stat_result]] = []
+        for path, status in found:
+            if path.endswith(".ckpt"):
+                if self._changed(path, status):
+                    changed.append((True, path, status))
+                continue
+            with contextlib.suppress(OSError):
+                status = os.lstat(self.tree.paths.data_dir / path)
+            if self._changed(path, status):
+                changed.append((False, path, status))
+        there = {path for path, _ in found}
+        return [each[1:] for each in sorted(changed)], [path for path in self._sent if path not in there]
+
+    def _ours(self, path: str) -> bool:
+        return self.supervises or self.tree.of_member(path, engine=self.engine)
+
+    def _changed(self, path: str, found: os.stat_result) -> bool:
+        before = self._sent.get(path)
+        if before is None or before.inode != found.st_ino or before.size != found.st_size:
+            return True
+        if before.changed == found.st_mtime_ns:
+            return False
+        # Only its clock shows a change, or it was sent while it was written: its content tells.
+        state = self._state(self.tree.paths.data_dir / path, found)
+        if state.whole == before.whole:
+            self._sent[path] = state
+            return False
+        return True
+
+    def _state(self, place: Path, found: os.stat_result, *, end: int | None = None) -> _Sent:
+        """Return the state of a file, or of its first `end` bytes, once they are sent."""
+        size, whole, left = (found.st_size, 0, found.st_size) if end is None else (end, 0, end)
+        with contextlib.suppress(OSError), open_regular(place, within=self.tree.within(place)) as file:
+            while left > 0 and (data := file.read(min(left, wire.PART))):
+                whole, left = zlib.crc32(data, whole), left - len(data)
+        changed = 0 if end is not None or abs(time.time() - found.st_mtime) < _TICK else found.st_mtime_ns
+        return _Sent(found.st_ino, size, changed, self._mark_at(place, size), whole)
+
+    def _mark_at(self, place: Path, end: int) -> int:
+        """Return the checksum of the bytes before an offset, 0 when they cannot be read."""
+        try:
+            with open_regular(place, within=self.tree.within(place)) as file:
+                file.seek(max(0, end - _MARK))
+                return zlib.crc32(file.read(min(end, _MARK)))
+        except OSError:
+            return 0
+
+    def _begins(self, place: Path, entry: wire.FileEntry) -> bool:
+        """Return whether a file begins with the content that the server has."""
+        try:
+            with open_regular(place, within=self.tree.within(place)) as file:
+                return content_digest(file, entry.size) == entry.digest
+        except OSError:
+            return False

@@ -1,0 +1,151 @@
+"""Hold what the server knows of one host: its connection, its lease, and what it has been asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from edt_sdk.schemas.hosts import HostState, HostView
+from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.control import ProcessIdentity
+from edt_server.fleet.registry import MACHINE_ITSELF, HostRecord
+
+# Seconds without a word after which a host is doubtful, and after which it is lost. A host counts from when it sent the
+# beat that was answered, and the server from when it received one, so the host's `FENCE` always ends first.
+SILENT, LOST, FENCE = 6.0, 15.0, 10.0
+BEAT = 2.0
+# A host whose connection was closed, by the end of its agent as a rule, has this long to be back.
+BACK = 2.0
+
+
+class AgentChannel(Protocol):
+    """Declares what the fleet needs of the server's control channel."""
+
+    def admit(self, owner: str, public_key: str) -> None:
+        """Let a key connect under this name, in place of its former key."""
+
+    def forget(self, owner: str) -> None:
+        """Refuse the key of this name from now on."""
+
+    def answer(self, peer: bytes, *frames: bytes) -> bool:
+        """Send to the agent that a message came from. False when it is gone."""
+
+
+@dataclass(slots=True, eq=False)
+class HostConnection:
+    """A host: its record, and how it stands now. Times are of the monotonic clock, `since` is of the day.
+
+    Attributes:
+        peer: where to answer, None while its agent is not connected.
+        hello: the agent's last one.
+        heard: when something came from it.
+        closed: when its connection was seen to be gone, None while it is there.
+        asked: when the last beat was answered, for the round trip.
+        prepared: the attempts whose orders the present agent has.
+        below: the attempts whose supervisors run there.
+        ended: set for each attempt when its supervisor has ended there.
+        starting: who waits for a supervisor there.
+        collecting: who waits for all files of a job.
+        offered: the files of each job that the host may ask for.
+        parts: what it has sent of files, until it is on disk.
+    """
+
+    record: HostRecord
+    since: float
+    heard: float = field(default_factory=time.monotonic)
+    peer: bytes | None = None
+    hello: wire.HostHello | None = None
+    closed: float | None = None
+    beat: wire.Beat | None = None
+    why: str = ""
+    prepared: set[tuple[str, int]] = field(default_factory=set)
+    below: set[tuple[str, int]] = field(default_factory=set)
+    ended: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
+    starting: dict[tuple[str, int], asyncio.Future[ProcessIdentity]] = field(default_factory=dict)
+    collecting: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    offered: dict[str, frozenset[str]] = field(default_factory=dict)
+    parts: asyncio.Queue[tuple[wire.Part | wire.Gone, bytes]] = field(default_factory=asyncio.Queue)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.record.name
+
+    @property
+    def connected(self) -> bool:
+        """Whether its agent can be asked for something now."""
+        return self.record.up and self.peer is not None
+
+    @property
+    def offering(self) -> bool:
+        """Whether jobs may use its slots."""
+        return self.record.up and not self.record.draining and self.record.provider != MACHINE_ITSELF
+
+    def age(self) -> float:
+        """Return the seconds since something came from it."""
+        return time.monotonic() - self.heard
+
+    def lost(self) -> str:
+        """Return why the host is lost, "" while it is not."""
+        if not self.record.up:
+            return ""
+        if self.closed is not None and time.monotonic() - self.closed > BACK and self.age() - BACK < SILENT:
+            # It had been heard a moment before: a silent partition looks otherwise.
+            return "Its agent has ended."
+        return f"It has been silent for {LOST:.0f} s." if self.age() > LOST else ""
+
+    def let_down(self, wrong: Callable[[], Exception]) -> None:
+        """Fail all who wait for something of the host."""
+        waiting: list[asyncio.Future[Any]] = [*self.starting.values(), *self.collecting.values()]
+        self.starting.clear()
+        self.collecting.clear()
+        for each in waiting:
+            if not each.done():
+                each.set_exception(wrong())
+        for attempt in tuple(self.below):
+            self.over(attempt)
+
+    def over(self, attempt: tuple[str, int]) -> None:
+        """Record that the supervisor of an attempt has ended there."""
+        self.below.discard(attempt)
+        self.ending(attempt).set()
+
+    def ending(self, attempt: tuple[str, int]) -> asyncio.Event:
+        """Return the event of the end of an attempt's supervisor there."""
+        return self.ended.setdefault(attempt, asyncio.Event())
+
+    def view(self) -> HostView:
+        """Return the host as people see it, without what only the core knows."""
+        record, hello, beat = self.record, self.hello, self.beat
+        state = HostState.UP
+        if not record.up:
+            state = HostState.STARTING if hello is None and not self.why else HostState.LOST
+        elif self.peer is None or self.age() > SILENT:
+            state = HostState.DOUBTFUL
+        elif record.draining:
+            state = HostState.DRAINING
+        why = self.why
+        if state is HostState.DOUBTFUL:
+            why = f"No word for {self.age():.0f} s. It gets no new jobs, and after {LOST:.0f} s it counts as lost."
+        elif state is HostState.DRAINING:
+            why = "It gives up its slots, each at its job's next update."
+        return HostView(
+            name=record.name,
+            provider=record.provider or "joined",
+            state=state,
+            why=why,
+            cores=record.cores,
+            gpus=record.gpus,
+            memory=0 if hello is None else hello.memory,
+            load=None if beat is None else beat.load,
+            memory_free=None if beat is None else beat.memory_free,
+            disk_free=None if beat is None else beat.disk_free,
+            kind=record.kind,
+            wheel="" if hello is None else hello.wheel,
+            address="" if hello is None else hello.endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]"),
+            since=self.since,
+            round_trip=None if beat is None else beat.round_trip,
+        )
