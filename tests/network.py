@@ -55,10 +55,7 @@ class Network:
             program.kill()
             program.wait()
         for name in ("bridge", *self.addresses):
-            listed = subprocess.run(["ip", "netns", "pids", self._prefix + name], capture_output=True, check=False)
-            for pid in map(int, listed.stdout.split()):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self.kill(name)
             subprocess.run(["ip", "netns", "del", self._prefix + name], capture_output=True, check=False)
 
     def start(
@@ -79,6 +76,13 @@ class Network:
             )
         self._programs.append(program)
         return program
+
+    def kill(self, name: str) -> None:
+        """Kill every program on a machine, which does not say goodbye to anybody."""
+        listed = subprocess.run(["ip", "netns", "pids", self._prefix + name], capture_output=True, check=False)
+        for pid in map(int, listed.stdout.split()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     @contextlib.contextmanager
     def inside(self, name: str) -> Iterator[None]:

@@ -350,9 +350,8 @@ class HostAgent:
             if here.sending is not None:
                 here.sending.cancel()
                 await asyncio.wait({here.sending})
-            self._jobs[job] = here
-            await self._end_attempt(job, here.attempt)
-            del self._jobs[job]
+        if (outpost := self._outposts.get(job)) is not None:
+            await self._end_outpost(outpost)
         if self._files is not None:
             tree = JobTree(JobPaths(self._data_dir, owner, job))
             await asyncio.to_thread(self._files.remove, tree)

@@ -1,0 +1,77 @@
+"""Machines of a test that join a server as hosts: each has a network, a disk, pids and a name of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edt_sdk import Job
+from edt_sdk.testing import LocalServer
+from tests.e2e.harness import Jobs
+from tests.network import Network
+from tests.waiting import until
+
+HEAD, PORT = "head", 8790
+
+
+class Machines:
+    """Machines of a network, and a server on its machine "head", which has no slots of its own unless `slots` says so."""
+
+    def __init__(self, network: Network, folder: Path, *, slots: int = -1) -> None:
+        self.network = network
+        self.folder = folder
+        traits = {
+            "EdtApp.threads_per_slot": 1,
+            "EdtApp.local_slots": slots,
+            "EdtApp.fleet_listen": f"{network.addresses[HEAD]}:{PORT}",
+            "EdtApp.checkpoint_interval": 1.0,
+        }
+        self.server = LocalServer(folder / "server", traits=traits)
+        self.agents: dict[str, subprocess.Popen[bytes]] = {}
+
+    @contextmanager
+    def serving(self) -> Iterator[Jobs]:
+        """The server runs, and this thread is on its machine."""
+        with self.network.inside(HEAD), self.server:
+            yield Jobs(self.server)
+
+    def join(self, jobs: Jobs, name: str, *, slots: int = 1) -> None:
+        """Have a machine join, or join again, and wait until its slots are offered."""
+        folder = self.folder / name
+        command = [sys.executable, "-P", "-m", "edt_server.agent", "join", "--folder", str(folder)]
+        command += ["--slots", str(slots)]
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+            (folder / "token").write_text(jobs.client.host_token().token)
+            command += ["--token-file", str(folder / "token")]
+        # No machine sees the folder of another one. Each has the code of the jobs' tests.
+        others = [self.server.data_dir, *(path for path in self.folder.iterdir() if path.is_dir() and path != folder)]
+        hidden = [path for path in others if path.exists() and path.name not in ("server", "gates")]
+        self.agents[name] = self.network.start(name, command, log=self.folder / f"{name}.log", hidden=hidden)
+        until(lambda: offered(jobs, name) == slots, f"the slots of {name}")
+
+    def leave(self, name: str) -> None:
+        """End the agent of a machine, with all below it."""
+        self.agents[name].terminate()
+        self.agents[name].wait()
+
+    def crash(self, name: str) -> None:
+        """Kill everything on a machine at once."""
+        self.network.kill(name)
+
+    def log(self, name: str) -> str:
+        """What the agent of a machine has said."""
+        return (self.folder / f"{name}.log").read_text()
+
+
+def offered(jobs: Jobs, name: str) -> int:
+    """How many slots of a host the server offers."""
+    return sum(slot["host"] == name for slot in jobs.client.cluster()["slots"])
+
+
+def committed(jobs: Jobs, job: Job) -> list[int]:
+    """The updates in the commit log that the server has."""
+    return [commit["update"] for commit in jobs.commits(job)]
