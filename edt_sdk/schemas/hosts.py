@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from typing import Self
 
 import msgspec
+
+from edt_sdk.schemas.errors import Unprocessable
+
+LONGEST_TOKEN = 30 * 86400.0  # seconds
+MOST_USES = 10_000
+MOST_LOG_LINES = 10_000
+NAME_WORDS = "Use 1 to 32 letters, digits, dashes or underscores, the first a letter or digit."
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
+
+
+def is_host_name(name: str) -> bool:
+    """Return whether a host may have this name, which is also that of a file."""
+    return _NAME.match(name) is not None
 
 
 class HostState(StrEnum):
@@ -75,3 +90,43 @@ class HostToken(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     expires: float
     uses: int
+
+
+class NewHostToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token for machines that are to join.
+
+    Attributes:
+        seconds: how long it can be used.
+        uses: how many machines may join with it.
+    """
+
+    seconds: float = 3600.0
+    uses: int = 1
+
+    def check(self) -> Self:
+        """Return self, or raise Unprocessable naming the field."""
+        if not 0 < self.seconds <= LONGEST_TOKEN:
+            raise Unprocessable(
+                f"A token cannot be valid for {self.seconds:g} seconds.",
+                hint="Give more than 0 and at most 30 days: 2592000 seconds, or 43200 minutes.",
+                field="seconds",
+            )
+        if not 1 <= self.uses <= MOST_USES:
+            raise Unprocessable(
+                f"A token cannot be for {self.uses} machines.", hint=f"Give 1 to {MOST_USES}.", field="uses"
+            )
+        return self
+
+
+class HostDrain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether a host gives up its slots.
+
+    Attributes:
+        draining: false to let it offer its slots again.
+    """
+
+    draining: bool = True
+
+    def check(self) -> Self:
+        """Return self: every value can be used."""
+        return self
