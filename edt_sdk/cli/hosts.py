@@ -16,7 +16,7 @@ from edt_sdk.cli.session import Verbs, add_actions, add_verb, client, print_json
 from edt_sdk.display.cluster_view import host_text, hosts_text
 from edt_sdk.formatting.number_words import duration, stamp
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.hosts import NAME_WORDS, NewHostToken, is_host_name
+from edt_sdk.schemas.hosts import NewHostToken
 
 _AGENT = "edt_server.agent"
 _GET_TOKEN = "`edt host token`, where the server is, prints the line to run here."
@@ -49,15 +49,17 @@ def add(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def _add_join(actions: Verbs) -> None:
     says = "Let this machine join a server, and run its agent until Ctrl-C or `edt host remove`."
     # Without the options of the server: the token has its addresses.
+    # The agent checks its own options: it is also started without this program.
     join = add_verb(actions, argparse.ArgumentParser(add_help=False), "join", _run_join, says)
-    join.add_argument("join_token", metavar="TOKEN", nargs="?", help="what `edt host token` has printed")
+    join.add_argument("join_token", metavar="TOKEN", nargs="?", help="from the line of `edt host token`; once only")
     join.add_argument("--token-file", metavar="F", help="read the token from a file, - for standard input")
     join.add_argument("--name", metavar="N", help="how the host is called (default: the machine's name)")
     join.add_argument("--folder", metavar="D", help="where its key and the files of its jobs are kept")
     join.add_argument("--slots", type=int, metavar="N", help="slots that it offers (default: its GPUs, else its cores)")
-    join.add_argument("--data", metavar="DIR", help="the folder with the data of its jobs")
+    join.add_argument(
+        "--data", metavar="DIR", help="the folder of data sets on this machine, the DATA_DIR of its jobs is in"
+    )
     join.add_argument("--interface", metavar="ADDR", help="the IP address where other hosts reach its workers")
-    join.add_argument("--foreground", action="store_true", help="stay in the foreground, for systemd and containers")
 
 
 def _run_list(arguments: argparse.Namespace) -> None:
@@ -120,25 +122,17 @@ def _run_join(arguments: argparse.Namespace) -> NoReturn:
         "interface": arguments.interface,
     }
     words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
-    if arguments.foreground:
-        words.append("--foreground")
     os.execv(sys.executable, [sys.executable, "-P", "-m", _AGENT, "join", *words])
 
 
 def _check_join(arguments: argparse.Namespace) -> None:
     token, file = arguments.join_token, arguments.token_file
-    if (token is None) == (file is None):
-        problem = "Which token?" if token is None else "There are two tokens: TOKEN and --token-file."
-        raise InvalidRequest(problem, hint=f"Give one of both. {_GET_TOKEN}", field="token")
+    if token is not None and file is not None:
+        raise InvalidRequest("There are two tokens: TOKEN and --token-file.", hint="Give one of both.", field="token")
     if token is not None and (not token.strip() or len(token.split()) != 1):
         raise InvalidRequest("The token is not complete.", hint=f"Copy the whole line. {_GET_TOKEN}", field="token")
     if file not in (None, "-") and not Path(file).expanduser().is_file():
         raise InvalidRequest(f"There is no file {file!r} with a token.", hint=_GET_TOKEN, field="token_file")
-    if arguments.name is not None and not is_host_name(arguments.name):
-        raise InvalidRequest(f"{arguments.name!r} cannot be the name of a host.", hint=NAME_WORDS, field="name")
-    if arguments.slots is not None and arguments.slots < 1:
-        hint = "Give 1 or more, or leave --slots out."
-        raise InvalidRequest(f"A host cannot offer {arguments.slots} slots.", hint=hint, field="slots")
     if arguments.data is not None and not Path(arguments.data).expanduser().is_dir():
         raise InvalidRequest(f"There is no folder {arguments.data!r}.", hint="--data is a folder here.", field="data")
     if arguments.interface is not None:

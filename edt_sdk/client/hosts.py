@@ -82,7 +82,7 @@ class HostClient(ServerSession):
 
         Raises:
             NotFound: there is no such host.
-            Unprocessable: it is in the server's configuration, and did not join.
+            Unprocessable: it is the server's own machine.
             WaitTimeout: jobs still hold slots there.
             NotAllowed: I am no admin.
         """
@@ -108,7 +108,7 @@ class HostClient(ServerSession):
         Raises:
             Conflict: jobs hold slots there.
             NotFound: there is no such host.
-            Unprocessable: it is in the server's configuration, and did not join.
+            Unprocessable: it is the server's own machine.
             NotAllowed: I am no admin.
         """
         self._connection.json("DELETE", _path(name), params={"force": 1 if force else None})

@@ -14,7 +14,7 @@ from typing import Any
 from edt_sdk.display.jobs_text import DROPPED
 from edt_sdk.formatting.number_words import clock, duration, size, stamp, zone
 from edt_sdk.formatting.tables import html_table, note, text_table, with_sentences
-from edt_sdk.schemas.hosts import HostState, HostView
+from edt_sdk.schemas.hosts import HostView
 
 Answer = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -221,7 +221,7 @@ def host_text(host: HostView) -> str:
     free = "" if host.memory_free is None else f", {size(host.memory_free)} free"
     rows = [
         ("state", f"{host.state}: {host.why}" if host.why else host.state),
-        ("slots", f"{host.used} of {host.slots} in use"),
+        ("slots", f"{host.used} of {host.slots} in use" if host.slots else _withdrawn(host) or "none"),
         ("my jobs", ", ".join(host.jobs)),
         ("cores", host.cores or ""),
         ("GPUs", ", ".join(map(str, host.gpus))),
@@ -248,8 +248,7 @@ def _host_cells(host: HostView) -> tuple[object, ...]:
     return (
         host.name,
         host.state.value,
-        # A lost host offers no slots, which is not the same as an idle one.
-        "-" if host.state is HostState.LOST else f"{host.used} of {host.slots}",
+        f"{host.used} of {host.slots}" if host.slots else _withdrawn(host) or "-",
         host.cores or "-",
         len(host.gpus) or "-",
         "-" if host.load is None else f"{host.load:.2f}",
@@ -260,6 +259,11 @@ def _host_cells(host: HostView) -> tuple[object, ...]:
         _PROVIDERS.get(host.provider, host.provider),
         stamp(host.since) if host.since else "-",
     )
+
+
+def _withdrawn(host: HostView) -> str:
+    """Return how many slots jobs hold that the host offers no more, "" for none."""
+    return f"{host.used} given up" if host.used else ""
 
 
 def _round_trip(host: HostView) -> str:

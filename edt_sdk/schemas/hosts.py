@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import Self
 
@@ -13,13 +12,6 @@ from edt_sdk.schemas.errors import Unprocessable
 LONGEST_TOKEN = 30 * 86400.0  # seconds
 MOST_USES = 10_000
 MOST_LOG_LINES = 10_000
-NAME_WORDS = "Use 1 to 32 letters, digits, dashes or underscores, the first a letter or digit."
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
-
-
-def is_host_name(name: str) -> bool:
-    """Return whether a host may have this name, which is also that of a file."""
-    return _NAME.match(name) is not None
 
 
 class HostState(StrEnum):
@@ -45,7 +37,7 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
         provider: who has started it: "machine" for the server's own, "local", "joined" by a person, or the name of a
             provider in c.EdtApp.providers.
         state: how it stands, and `why` in a sentence, "" where there is nothing to say.
-        slots: how many it offers, and `used` how many of them jobs hold.
+        slots: how many it offers, and `used` how many jobs hold there. While it drains it offers none.
         cores, gpus, memory: what the machine has: cores, indices of GPUs, bytes.
         load, memory_free, disk_free: processes that want to run, bytes that are free. None where it was not told.
         kind: what the bits of a training depend on there. Hosts of one kind compute the same ones.

@@ -233,7 +233,7 @@ export interface IHostView {
   /** How it stands, and `why` in a sentence, "" where there is nothing to say. */
   state: HostState;
   why: string;
-  /** How many it offers, and `used` how many of them jobs hold. */
+  /** How many it offers, and `used` how many jobs hold there. While it drains it offers none. */
   slots: number;
   used: number;
   /** What the machine has: cores, indices of GPUs, bytes. */

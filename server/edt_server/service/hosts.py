@@ -1,18 +1,17 @@
 """`HostService`: the verbs about hosts, the machines that offer slots.
 
 The fleet (`edt_server/fleet/`) knows which machines have joined and how they stand, and the core knows their slots.
-Here both are put together. A server without a fleet has the hosts of its own configuration, which are shown and cannot
-be changed here. Every user may read. Only an admin may change, as with the plan.
+Here both are put together. The server's own machine is no host of the fleet, and is shown all the same. Every user may
+read. Only an admin may change, as with the plan.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
+from collections import Counter
 from importlib.metadata import version
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -25,9 +24,8 @@ from edt_server.service.sharing import Sharing
 from edt_server.settings import Settings
 from edt_server.system.slots import Host
 
-MACHINE, LOCAL = "machine", "local"
+MACHINE = "machine"  # the provider of the server's own machine
 _CHANGE = "change the hosts"
-_JOIN = "With c.EdtApp.fleet_listen the server accepts hosts, and `edt host token` makes what a machine needs to join."
 
 
 class JoinedHosts(Protocol):
@@ -53,7 +51,8 @@ class HostService:
     """The hosts of a service.
 
     Attributes:
-        fleet: the hosts that join over the network, None when the server accepts none.
+        fleet: the hosts with an agent, None when the server is configured for none.
+        _places: slot → host, also of slots that were withdrawn while a job is still in them.
     """
 
     def __init__(
@@ -67,12 +66,13 @@ class HostService:
         self._sharing = sharing
         self._settings = settings
         self.fleet = fleet
+        self._places: dict[int, str] = {}
         self._begun = writer.ledger.clock.now()
 
     # --- for every user -----------------------------------------------------------------------------------------------
 
     async def hosts(self, user: str) -> list[HostView]:
-        """Return the hosts: the server's own first, then those that joined. `jobs` has the ids of the user's jobs."""
+        """Return the hosts: the server's own first, then those of the fleet. `jobs` has the ids of the user's jobs."""
         own = await asyncio.to_thread(self._own)
         joined = () if self.fleet is None else self.fleet.standing()
         names = {view.name for view in joined}
@@ -90,12 +90,10 @@ class HostService:
 
     async def logs(self, user: str, name: str, lines: int) -> str:
         """Return the last lines of the log of a host's agent, "" when the server knows none. NotFound as `host`."""
-        view = await self.host(user, name)
-        if self.fleet is not None and self._joined(name):
-            return await asyncio.to_thread(self.fleet.log_tail, name, lines)
-        if view.provider == LOCAL:
-            return await asyncio.to_thread(_tail, self._settings.control_dir / "hosts" / f"{name}.log", lines)
-        return ""
+        await self.host(user, name)
+        if self.fleet is None or not self._joined(name):
+            return ""
+        return await asyncio.to_thread(self.fleet.log_tail, name, lines)
 
     # --- for admins ---------------------------------------------------------------------------------------------------
 
@@ -116,9 +114,12 @@ class HostService:
     async def drain(self, user: str, name: str, *, draining: bool = True) -> HostView:
         """Withdraw the slots of a host, each at its job's next update, or offer them again. Returns the host.
 
-        NotAllowed for a user who is no admin, NotFound, and Unprocessable for a host of the server's configuration.
+        NotAllowed for a user who is no admin, NotFound, and Unprocessable for the server's own machine.
         """
-        await (await self._changeable(user, name)).drain(name, draining)
+        fleet = await self._changeable(user, name)
+        # Its slots are remembered before they are withdrawn, so that the jobs that still leave them are counted.
+        await self.host(user, name)
+        await fleet.drain(name, draining)
         return await self.host(user, name)
 
     async def remove(self, user: str, name: str, *, force: bool = False) -> None:
@@ -129,11 +130,10 @@ class HostService:
         access.check_admin(user, self._settings.admins, _CHANGE)
         if self.fleet is not None and self._joined(name):
             return self.fleet
-        view = await self.host(user, name)
-        setting = "c.EdtApp.local_hosts" if view.provider == LOCAL else "c.EdtApp.local_slots"
+        await self.host(user, name)
         raise Unprocessable(
-            f"The host {name!r} did not join: it is in the server's configuration, and cannot be drained or removed.",
-            hint=f"{setting} sets how many slots it offers, from the server's next start on. {_JOIN}",
+            f"The host {name!r} is the server's own machine, and cannot be drained or removed.",
+            hint="c.EdtApp.local_slots sets how many slots it offers, from the server's next start on.",
             field="name",
         )
 
@@ -143,35 +143,20 @@ class HostService:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _own(self) -> list[HostView]:
-        """Return the hosts of the configuration, also those that are away. Blocks."""
-        there = {host.name: host for host in self._sharing.hosts}
-        away = [
-            HostView(
-                name=name,
-                provider=LOCAL,
-                state=HostState.LOST,
-                why="Its agent does not run. The server starts another one.",
-                wheel=version("jupyter-edt"),
-            )
-            for name in self._settings.local_hosts
-            if name not in there
-        ]
-        return [*(self._view(host) for host in there.values()), *away]
+        """Return the hosts that did not join: the server's own machine. Blocks."""
+        return [self._view(host) for host in self._sharing.hosts]
 
     def _view(self, host: Host) -> HostView:
-        free = total = 0
-        with contextlib.suppress(OSError, ValueError):
-            page = os.sysconf("SC_PAGE_SIZE")
-            total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+        page = os.sysconf("SC_PAGE_SIZE")
         return HostView(
             name=host.name,
-            provider=LOCAL if host.name in self._settings.local_hosts else MACHINE,
+            provider=MACHINE,
             state=HostState.UP,
             cores=host.cores,
             gpus=host.gpus,
-            memory=total,
+            memory=page * os.sysconf("SC_PHYS_PAGES"),
             load=os.getloadavg()[0],
-            memory_free=free or None,
+            memory_free=page * os.sysconf("SC_AVPHYS_PAGES"),
             disk_free=shutil.disk_usage(self._settings.data_dir).free,
             wheel=version("jupyter-edt"),
             since=self._begun,
@@ -180,24 +165,19 @@ class HostService:
     def _filled(self, user: str, views: list[HostView]) -> list[HostView]:
         """Return the hosts with their slots and jobs. In the writer thread, because it reads the core."""
         core = self._writer.ledger.core
-        slots: dict[str, list[str | None]] = {}
-        for slot in core.slots:
-            slots.setdefault(slot.host, []).append(core.holder(slot.id))
+        there = {slot.id: slot.host for slot in core.slots}
+        self._places = {slot: host for slot, host in self._places.items() if core.holder(slot) is not None} | there
+        offered, holders = Counter(there.values()), dict[str, list[str]]()
+        for slot, host in self._places.items():
+            if (job := core.holder(slot)) is not None:
+                holders.setdefault(host, []).append(job)
         return [
             msgspec.structs.replace(
                 view,
-                slots=len(holders := slots.get(view.name, [])),
-                used=sum(1 for job in holders if job is not None),
-                # Which jobs of other users are where is their business, as in `views.public_view`.
-                jobs=tuple(dict.fromkeys(job for job in holders if job and access.may(user, core.owner(job)))),
+                slots=offered[view.name],
+                used=len(jobs := holders.get(view.name, [])),
+                # The ids of other users' jobs are of no use to this user, and their number is in `used`.
+                jobs=tuple(dict.fromkeys(job for job in jobs if access.may(user, core.owner(job)))),
             )
             for view in views
         ]
-
-
-def _tail(path: Path, lines: int) -> str:
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
-    return "\n".join(text.splitlines()[-lines:])

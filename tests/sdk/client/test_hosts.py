@@ -63,6 +63,11 @@ class TestInPython:
         peer.on("GET", "hosts", {"hosts": [msgspec.to_builtins(joined("<b>"))]})
         assert "<b>" not in client.hosts()._repr_html_()
 
+    def test_slots_that_are_being_given_up_count_after_they_are_withdrawn(self, client, peer):
+        drained = joined(state=HostState.DRAINING, slots=0, used=2)
+        peer.on("GET", "hosts", {"hosts": [msgspec.to_builtins(drained)]})
+        assert "2 given up" in repr(client.hosts())
+
     def test_one(self, client, hosts):
         text = repr(client.host("gpu-1"))
         for part in ("3 of 4 in use", "edt-1", "10.0.0.5", "16.0 GB, 8.0 GB free", "4.0 ms"):
@@ -149,7 +154,7 @@ class TestJoin:
         (tmp_path / "data").mkdir()
         done = edt(
             *("join", "edt1:k@h:1/t", "--name", "gpu-1", "--slots", 2, "--data", tmp_path / "data"),
-            *("--interface", "10.0.0.5", "--folder", "agent", "--foreground"),
+            *("--interface", "10.0.0.5", "--folder", "agent"),
             path=[agent],
         )
         assert done.returncode == 0, done.stderr
@@ -158,7 +163,7 @@ class TestJoin:
         assert "edt1:k@h:1/t" not in words
         assert words == [
             *("join", "--token-file", "-", "--name", "gpu-1", "--folder", os.path.abspath("agent"), "--slots", "2"),
-            *("--data", str(tmp_path / "data"), "--interface", "10.0.0.5", "--foreground"),
+            *("--data", str(tmp_path / "data"), "--interface", "10.0.0.5"),
         ]
 
     def test_a_file_is_passed_on_and_standard_input_as_it_is(self, edt, agent, tmp_path):
@@ -168,15 +173,15 @@ class TestJoin:
         done = edt("join", "--token-file", "-", stdin="t2", path=[agent])
         assert json.loads(done.stdout) == [["join", "--token-file", "-"], "t2"]
 
+    def test_a_machine_that_has_joined_needs_no_token(self, edt, agent):
+        assert json.loads(edt("join", path=[agent]).stdout) == [["join"], ""]
+
     @pytest.mark.parametrize(
         ("words", "sentence"),
         [
-            ((), "Which token?"),
             (("t", "--token-file", "f"), "There are two tokens"),
             (("a b",), "The token is not complete."),
             (("--token-file", "/nowhere"), "There is no file '/nowhere'"),
-            (("t", "--name", "a b"), "'a b' cannot be the name of a host."),
-            (("t", "--slots", "0"), "A host cannot offer 0 slots."),
             (("t", "--data", "/nowhere"), "There is no folder '/nowhere'."),
             (("t", "--interface", "eth0"), "'eth0' is not an IP address."),
         ],
