@@ -39,8 +39,8 @@ front-end: $(STAMP) ## the JupyterLab extension, built when its sources are newe
 
 screenshots: $(STAMP) ## pictures of every page for the guides, into docs/images/screens/, some minutes; look at them
 	@EDT_SCREENSHOTS=docs/images/screens $(BIN)/python -m pytest -q tests/browser/test_screenshots.py $(ARGS)
-	@mkdir -p .venv/shots; EDT_SCREENSHOTS=.venv/shots $(BIN)/python -m pytest -q tests/browser/test_deployments.py tests/browser/test_experiments.py
-	@cp .venv/shots/deployment.png .venv/shots/experiments.png docs/images/screens/
+	@mkdir -p .venv/shots; EDT_SCREENSHOTS=.venv/shots $(BIN)/python -m pytest -q tests/browser/test_deployments.py tests/browser/test_experiments.py tests/browser/test_hosts.py
+	@cp .venv/shots/deployment.png .venv/shots/experiments.png .venv/shots/hosts.png docs/images/screens/
 
 moving-picture: $(STAMP) ## the README's moving picture from a real run, docs/images/slots-moving.gif; look at it
 	@EDT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_moving_picture.py $(ARGS)

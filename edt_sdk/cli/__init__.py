@@ -29,7 +29,7 @@ from edt_sdk.schemas.fields import OneLineParser
 GROUPS = {
     "jobs": ("submitting", "jobs", "projects", "reading", "picturing"),
     "searches": ("searching",),
-    "machine": ("top", "machine"),
+    "machine": ("top", "machine", "hosts"),
     "catalogue": ("catalogue", "versioning"),
     "deployments": ("deploying",),
     "administration": ("sharing", "simulating", "completing"),

@@ -16,6 +16,7 @@ import msgspec
 
 from edt_sdk.client.catalogue import CatalogueClient
 from edt_sdk.client.deployments import DeploymentClient
+from edt_sdk.client.hosts import HostClient
 from edt_sdk.client.job import Job, is_id, weights_named
 from edt_sdk.client.plan import PlanClient
 from edt_sdk.client.projects import ProjectClient
@@ -153,7 +154,7 @@ _OF_SEARCH = ("source", "metric", "space", *SearchOptions.__annotations__)
 
 
 @names_checked
-class Client(CatalogueClient, VersionClient, ProjectClient, DeploymentClient, PlanClient):
+class Client(CatalogueClient, VersionClient, ProjectClient, DeploymentClient, PlanClient, HostClient):
     """A connection to a server.
 
     Args:

@@ -1,7 +1,7 @@
 """Display the machine: hosts and their slots, the shares of the groups, and the reason each job waits.
 
-Pure functions of the answer of `/cluster`, as text for a terminal and as tables for a notebook. In the bars of slots
-each job has the same letter as in the table of jobs, readable without colours and by a screen reader.
+Pure functions of the answers of `/cluster` and `/hosts`, as text for a terminal and as tables for a notebook. In the
+bars of slots each job has the same letter as in the table of jobs, readable without colours and by a screen reader.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from html import escape
 from typing import Any
 
 from edt_sdk.display.jobs_text import DROPPED
-from edt_sdk.formatting.tables import html_table, text_table, with_sentences
+from edt_sdk.formatting.number_words import clock, duration, size, stamp, zone
+from edt_sdk.formatting.tables import html_table, note, text_table, with_sentences
+from edt_sdk.schemas.hosts import HostView
 
 Answer = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -20,6 +22,24 @@ _FREE = "·"
 _WIDEST_BAR = 96
 _GROUP_HEAD = ("GROUP", "POLICY", "OWN", "HELD", "DUE", "OF ALL", "BORROWED", "LENT", "JOBS", "WAIT", "WANT MORE")
 _JOB_HEAD = ("", "JOB", "NAME", "OWNER", "GROUP", "PRIORITY", "SLOTS")
+_HOST_HEAD = (
+    "HOST",
+    "STATE",
+    "IN USE",
+    "CORES",
+    "GPUS",
+    "LOAD",
+    "MEMORY FREE",
+    "RTT",
+    "VERSION",
+    "KIND",
+    "STARTED BY",
+    "SINCE",
+)
+_NO_HOSTS = "No hosts: this server offers no slots. `edt host token` lets a machine join."
+# Left out first where a terminal is narrow.
+_DROPPED_OF_HOSTS = ("KIND", "VERSION", "RTT", "SINCE", "MEMORY FREE", "LOAD", "GPUS", "CORES")
+_PROVIDERS = {"machine": "the server", "local": "the server", "joined": "edt host join"}
 
 
 class Cluster(dict[str, Any]):
@@ -176,3 +196,81 @@ def _warnings(answer: Answer) -> list[str]:
 
 def _slots(number: int) -> str:
     return f"{number} slot" if number == 1 else f"{number} slots"
+
+
+# --- the table of hosts -----------------------------------------------------------------------------------------------
+
+
+def hosts_text(hosts: Sequence[HostView], width: int | None = None) -> str:
+    """Return the table for a terminal, with what explains a state below its row."""
+    if not hosts:
+        return _NO_HOSTS
+    table = text_table(_HOST_HEAD, [_host_cells(host) for host in hosts], width=width, dropped=_DROPPED_OF_HOSTS)
+    return with_sentences(table, [host.why for host in hosts], width or 110)
+
+
+def hosts_html(hosts: Sequence[HostView], remark: str = "") -> str:
+    """Return the table for a notebook. `remark` stands below it."""
+    rows = [(*_host_cells(host), host.why) for host in hosts]
+    table = html_table((*_HOST_HEAD, "WHY"), rows, empty=_NO_HOSTS)
+    return f'<div role="group" aria-label="the hosts">{table}{note(remark)}</div>'
+
+
+def host_text(host: HostView) -> str:
+    """Return everything that is known of one host, a line for each."""
+    free = "" if host.memory_free is None else f", {size(host.memory_free)} free"
+    rows = [
+        ("state", f"{host.state}: {host.why}" if host.why else host.state),
+        ("slots", f"{host.used} of {host.slots} in use" if host.slots else _withdrawn(host) or "none"),
+        ("my jobs", ", ".join(host.jobs)),
+        ("cores", host.cores or ""),
+        ("GPUs", ", ".join(map(str, host.gpus))),
+        ("load", "" if host.load is None else f"{host.load:.2f}"),
+        ("memory", f"{size(host.memory)}{free}" if host.memory else ""),
+        ("disk", "" if host.disk_free is None else f"{size(host.disk_free)} free"),
+        ("started by", _PROVIDERS.get(host.provider, host.provider)),
+        ("address", host.address),
+        ("kind", host.kind),
+        ("version", host.wheel),
+        ("round trip", _round_trip(host)),
+        ("since", stamp(host.since) if host.since else ""),
+    ]
+    told = [(name, value) for name, value in rows if value != ""]
+    return text_table((host.name, ""), told)
+
+
+def hosts_seen(taken: float, why: str = "") -> str:
+    """Return the sentence below a table that is not renewed: when it was taken, and why there is no newer one."""
+    return f"As last seen at {clock(taken)} {zone()}. {why}".strip()
+
+
+def _host_cells(host: HostView) -> tuple[object, ...]:
+    return (
+        host.name,
+        host.state.value,
+        f"{host.used} of {host.slots}" if host.slots else _withdrawn(host) or "-",
+        host.cores or "-",
+        len(host.gpus) or "-",
+        "-" if host.load is None else f"{host.load:.2f}",
+        "-" if host.memory_free is None else size(host.memory_free),
+        _round_trip(host) or "-",
+        host.wheel or "-",
+        host.kind or "-",
+        _PROVIDERS.get(host.provider, host.provider),
+        stamp(host.since) if host.since else "-",
+    )
+
+
+def _withdrawn(host: HostView) -> str:
+    """Return how many slots jobs hold that the host offers no more, "" for none."""
+    return f"{host.used} given up" if host.used else ""
+
+
+def _round_trip(host: HostView) -> str:
+    return "" if host.round_trip is None else f"{1000 * host.round_trip:.1f} ms"
+
+
+def left_words(host: HostView, seconds: float) -> str:
+    """Return the sentence about a host that still has jobs after so many seconds of draining."""
+    many = f"{host.used} slot{'' if host.used == 1 else 's'}"
+    return f"Jobs still hold {many} of the host {host.name!r} after {duration(seconds)}."

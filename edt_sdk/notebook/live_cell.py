@@ -116,8 +116,8 @@ class _Cell:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._curves = Curves()
-        self._line = _Shown()
-        self._figure = _Shown()
+        self._line = Shown()
+        self._figure = Shown()
         self._drawn = (0, 0, 0)
         self._drawn_at = float("-inf")
         self._cost = 0.0
@@ -215,7 +215,7 @@ class _Cell:
         self._cost = 0.0 if first else self._drawn_at - began
 
 
-class _Shown:
+class Shown:
     """One output of the cell, replaced in place."""
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ from edt_sdk.torchrun.command_line.submission import asked
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from edt_sdk.client import Client, Job, JobList, PackagePreview, Search
+    from edt_sdk.client import Client, HostList, Job, JobList, PackagePreview, Search
     from edt_sdk.display.cluster_view import Cluster
     from edt_sdk.display.log_text import LogText
     from edt_sdk.display.picture import Picture
@@ -329,6 +329,18 @@ class EdtMagics(Magics):
         """Show the slots, who has them, and how the instance groups share them."""
         parse(self.edt_cluster, line)
         return self._session.run(lambda client: client.cluster())
+
+    @parsed
+    @option("--watch", action="store_true", help="renew the table every 2 s, until the cell is interrupted")
+    @line_magic
+    def edt_hosts(self, line: str) -> HostList | None:
+        """Show the machines that offer slots: how each stands, and how many of its slots are in use."""
+        if not parse(self.edt_hosts, line).watch:
+            return self._session.run(lambda client: client.hosts())
+        from edt_sdk.notebook.hosts_watch import watch_hosts
+
+        self._session.run(watch_hosts)
+        return None
 
     @parsed
     @job_argument

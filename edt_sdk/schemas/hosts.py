@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 import msgspec
+
+from edt_sdk.schemas.errors import Unprocessable
+
+LONGEST_TOKEN = 30 * 86400.0  # seconds
+MOST_USES = 10_000
+MOST_LOG_LINES = 10_000
 
 
 class HostState(StrEnum):
@@ -30,7 +37,7 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
         provider: who has started it: "machine" for the server's own, "local", "joined" by a person, or the name of a
             provider in c.EdtApp.providers.
         state: how it stands, and `why` in a sentence, "" where there is nothing to say.
-        slots: how many it offers, and `used` how many of them jobs hold.
+        slots: how many it offers, and `used` how many jobs hold there. While it drains it offers none.
         cores, gpus, memory: what the machine has: cores, indices of GPUs, bytes.
         load, memory_free, disk_free: processes that want to run, bytes that are free. None where it was not told.
         kind: what the bits of a training depend on there. Hosts of one kind compute the same ones.
@@ -75,3 +82,43 @@ class HostToken(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     expires: float
     uses: int
+
+
+class NewHostToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token for machines that are to join.
+
+    Attributes:
+        seconds: how long it can be used.
+        uses: how many machines may join with it.
+    """
+
+    seconds: float = 3600.0
+    uses: int = 1
+
+    def check(self) -> Self:
+        """Return self, or raise Unprocessable naming the field."""
+        if not 0 < self.seconds <= LONGEST_TOKEN:
+            raise Unprocessable(
+                f"A token cannot be valid for {self.seconds:g} seconds.",
+                hint="Give more than 0 and at most 30 days: 2592000 seconds, or 43200 minutes.",
+                field="seconds",
+            )
+        if not 1 <= self.uses <= MOST_USES:
+            raise Unprocessable(
+                f"A token cannot be for {self.uses} machines.", hint=f"Give 1 to {MOST_USES}.", field="uses"
+            )
+        return self
+
+
+class HostDrain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether a host gives up its slots.
+
+    Attributes:
+        draining: false to let it offer its slots again.
+    """
+
+    draining: bool = True
+
+    def check(self) -> Self:
+        """Return self: every value can be used."""
+        return self

@@ -33,6 +33,7 @@ UNUSED = {"JobSpec", "OfJob", "Picked", "TorchrunOptions", "Validates", "WmlaReq
     *("InstanceGroupChange", "ResourceGroupChange", "Plan", "Error", "JobResume"),
     *("DatasetDetails", "ModelChange", "ModelTraining", "NewDataset", "NewModel"),
     *("NewVersion", "NewFolderVersion", "VersionPatch", "VersionComparison"),
+    *("NewHostToken", "HostDrain"),
     *("NewDeployment", "DeploymentPatch", "NewRevision", "NewKey"),
 }
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}

@@ -13,6 +13,7 @@ from edt_sdk.schemas import (
     events,
     fields,
     forecast,
+    hosts,
     job,
     plan,
     registered,
@@ -40,6 +41,7 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(runs.ProjectView, runs.ExperimentView, runs.RunTable, runs.RunColumn),
     *(spec.SearchSpec, spec.SearchPatch, spec.NewPoints, spec.OnceMore, views.SearchView, views.RungView),
     *(views.TrialView, views.TrialReport, views.Decision, views.SearchPreview),
+    *(hosts.HostView, hosts.HostToken, hosts.NewHostToken, hosts.HostDrain),
     *(plan.Plan, plan.InstanceGroup, plan.ResourceGroup, plan.QuotaUse),
 )
 

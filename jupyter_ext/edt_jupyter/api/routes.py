@@ -6,6 +6,7 @@ from edt_jupyter.api import (
     catalogue,
     cluster,
     deployments,
+    hosts,
     jobs,
     outputs,
     pictures,
@@ -20,7 +21,8 @@ from edt_jupyter.http.base import EdtHandler, pattern, routes_of
 
 API = "/edt/api"
 ROUTES = routes_of(
-    *(root, jobs, searches, outputs, submissions, projects, catalogue, versions, deployments, cluster, plan, pictures)
+    *(root, jobs, searches, outputs, submissions, projects, catalogue, versions, deployments),
+    *(cluster, hosts, plan, pictures),
 )
 
 

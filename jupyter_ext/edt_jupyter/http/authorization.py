@@ -21,6 +21,7 @@ _WORDS = {
     "edt:artifacts": "results",
     "edt:catalogue": "data sets and models",
     "edt:cluster": "slots and queues",
+    "edt:hosts": "hosts",
     "edt:jobs": "jobs",
     "edt:logs": "logs",
     "edt:plan": "who may have how many slots",

@@ -4,7 +4,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
  * Names of the commands, and what they are given. Each is added by the folder of the thing it opens or does.
  *
  * `src/panel/` openPanel; `src/actions/` stop, suspend, resume, update, download, delete, copyPython; `src/job/` openJob,
- * validate; `src/compare/` compare; `src/search/` openSearch; `src/cluster/` openCluster; `src/catalogue/` openCatalogue; `src/experiments/` openExperiments; `src/train/` train, submitNotebook, clone, mend, tryExample.
+ * validate; `src/compare/` compare; `src/search/` openSearch; `src/cluster/` openCluster; `src/catalogue/` openCatalogue; `src/experiments/` openExperiments; `src/hosts/` openHosts; `src/train/` train, submitNotebook, clone, mend, tryExample.
  */
 export const CommandIDs = {
   openPanel: 'edt:open-panel',
@@ -13,6 +13,7 @@ export const CommandIDs = {
   openCluster: 'edt:open-cluster',
   openCatalogue: 'edt:open-catalogue',
   openExperiments: 'edt:open-experiments',
+  openHosts: 'edt:open-hosts',
   train: 'edt:train',
   submitNotebook: 'edt:submit-notebook',
   stop: 'edt:stop',

@@ -1,4 +1,5 @@
 /** How a state looks: icon, word and colour, of which each alone would do. The icons mean what they mean in Python's cards. */
+import type { HostState } from './schemas';
 import type { JobState } from './views';
 
 export interface ILook {
@@ -29,4 +30,12 @@ export const LOOKS: Record<JobState, ILook> = {
   KILLED: { icon: SQUARE, word: 'stopped', tone: 'quiet' },
   FAILED: { icon: CROSS, word: 'failed', tone: 'bad' },
   ERROR: { icon: CROSS, word: 'error', tone: 'bad' }
+};
+
+export const HOST_LOOKS: Record<HostState, ILook> = {
+  starting: { icon: CLOCK, word: 'starting', tone: 'go' },
+  up: { icon: TICK, word: 'up', tone: 'good' },
+  doubtful: { icon: AGAIN, word: 'doubtful', tone: 'wait' },
+  draining: { icon: PAUSE, word: 'draining', tone: 'wait' },
+  lost: { icon: CROSS, word: 'lost', tone: 'bad' }
 };

@@ -55,6 +55,8 @@ export interface IClusterJob {
   asked: number;
   /** Id of the search that it is a trial of; empty for none. */
   search: string;
+  /** Its colour in every picture, as #rrggbb. */
+  colour: string;
   /** Why it does not hold what it asked for; empty otherwise, and for the jobs of others. */
   reason: string;
 }
@@ -205,6 +207,59 @@ export interface IGroupState {
   lent: number;
   /** Group → slots of `lent` that it uses. */
   borrowers: Record<string, number>;
+}
+
+export const HostStates = ['doubtful', 'draining', 'lost', 'starting', 'up'] as const;
+export type HostState = (typeof HostStates)[number];
+
+/** What lets machines join, shown once. */
+export interface IHostToken {
+  /** The text for `edt host join`. It has the server's key, its addresses, and a key of its own. */
+  token: string;
+  /** The line to run on the machine. */
+  command: string;
+  /** Seconds since the epoch. */
+  expires: number;
+  /** How many machines may join with it. */
+  uses: number;
+}
+
+/** A host. */
+export interface IHostView {
+  /** As slots and resource groups name it. */
+  name: string;
+  /** Who has started it: "machine" for the server's own, "local", "joined" by a person, or the name of a provider in c.EdtApp.providers. */
+  provider: string;
+  /** How it stands, and `why` in a sentence, "" where there is nothing to say. */
+  state: HostState;
+  why: string;
+  /** How many it offers, and `used` how many jobs hold there. While it drains it offers none. */
+  slots: number;
+  used: number;
+  /** What the machine has: cores, indices of GPUs, bytes. */
+  cores: number;
+  /** What the machine has: cores, indices of GPUs, bytes. */
+  gpus: number[];
+  /** What the machine has: cores, indices of GPUs, bytes. */
+  memory: number;
+  /** Processes that want to run, bytes that are free. null where it was not told. */
+  load: number | null;
+  /** Processes that want to run, bytes that are free. null where it was not told. */
+  memory_free: number | null;
+  /** Processes that want to run, bytes that are free. null where it was not told. */
+  disk_free: number | null;
+  /** What the bits of a training depend on there. Hosts of one kind compute the same ones. */
+  kind: string;
+  /** Version of the package there. */
+  wheel: string;
+  /** Where its workers are reached. */
+  address: string;
+  /** When it came, or was lost, in seconds since the epoch. */
+  since: number;
+  /** Seconds from a beat to its answer, null where it was not told. */
+  round_trip: number | null;
+  /** Ids of the jobs that hold slots there. */
+  jobs: string[];
 }
 
 export interface IInfo {

@@ -1,26 +1,34 @@
 /** Small parts that every surface shows of a job: its state, how far it is, a button. */
 import type { ReactNode } from 'react';
 
-import { LOOKS } from './looks';
+import { type ILook, LOOKS } from './looks';
 import type { IJobView, JobState } from './views';
 import { doneShare, percent } from './words';
 
 /** The icon of a state; its word stands beside it, or is its title. */
 export function StateIcon({ state, title = '' }: { state: JobState; title?: string }): JSX.Element {
+  return <Icon of={LOOKS[state]} title={title} />;
+}
+
+function Icon({ of, title = '' }: { of: ILook; title?: string }): JSX.Element {
   return (
     <svg className="jp-edt-icon" viewBox="0 0 16 16" role={title ? 'img' : undefined} aria-hidden={title ? undefined : true}>
       {title ? <title>{title}</title> : null}
-      <path fillRule="evenodd" d={LOOKS[state].icon} />
+      <path fillRule="evenodd" d={of.icon} />
     </svg>
   );
 }
 
 /** Icon and word, in the colour of the state. */
 export function State({ state }: { state: JobState }): JSX.Element {
-  const look = LOOKS[state];
+  return <Look look={LOOKS[state]} />;
+}
+
+/** The same of any look. */
+export function Look({ look }: { look: ILook }): JSX.Element {
   return (
     <span className={`jp-edt-state jp-edt-is-${look.tone}`}>
-      <StateIcon state={state} /> {look.word}
+      <Icon of={look} /> {look.word}
     </span>
   );
 }

@@ -10,4 +10,5 @@ import './train.css';
 import './compare.css';
 import './catalogue.css';
 import './experiments.css';
+import './hosts.css';
 import './monitor.css';

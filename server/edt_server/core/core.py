@@ -112,6 +112,10 @@ class Core:
         """Return what each instance group has, owns, borrows and lends."""
         return {name: holding for pool in self._pools.values() for name, holding in pool.rule.groups().items()}
 
+    def owner(self, job: str) -> str:
+        """Return the user that submitted the job."""
+        return self._job(job).owner
+
     def group_of(self, job: str) -> InstanceGroup:
         """Return the group with the policy that applies to the job: its own, or the plan's first when that is gone."""
         return self._group(self._job(job))

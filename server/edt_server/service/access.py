@@ -38,17 +38,17 @@ def checked(user: str, row: Row) -> Row:
 
 
 def is_admin(user: str, admins: Set[str] | None) -> bool:
-    """Return whether `user` may change the plan. `admins` is None where every user may."""
+    """Return whether `user` may change the plan and the hosts. `admins` is None where every user may."""
     return admins is None or user in admins
 
 
-def check_admin(user: str, admins: Set[str] | None) -> None:
-    """Raise NotAllowed unless `user` may change the plan."""
+def check_admin(user: str, admins: Set[str] | None, what: str = "change the plan") -> None:
+    """Raise NotAllowed, which names `what`, unless `user` may change the plan and the hosts."""
     if admins is None or user in admins:
         return
     named = f"its admins may, {', '.join(sorted(admins))}" if admins else "it has no admin yet"
     raise NotAllowed(
-        f"You are {user}, and may not change the plan of this server: {named}.",
+        f"You are {user}, and may not {what} of this server: {named}.",
         hint=f"The server's administrator adds {user!r} to c.EdtApp.admins in its configuration, and restarts it.",
     )
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
+from edt_sdk.pictures.parts.look import job_colour
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_server.core.core import Core
 from edt_server.service import access
@@ -110,6 +111,7 @@ def _job(core: Core, row: JobRow) -> dict[str, Any]:
         "asked": core.asked(row.id),
         "max_workers": row.settings.max_workers,
         "search": row.spec.search,
+        "colour": job_colour(row.id),
         "reason": "",
     }
 

@@ -45,6 +45,7 @@ from edt_server.service import access, forecast, views, what_if
 from edt_server.service.cluster import cluster, standing, unexplained
 from edt_server.service.deployments import Deployments
 from edt_server.service.forecast import ForecastRates
+from edt_server.service.hosts import HostService, JoinedHosts
 from edt_server.service.hub import Hub
 from edt_server.service.latest import LatestEvents, LatestRows
 from edt_server.service.picture_service import Picturing
@@ -75,6 +76,7 @@ class Service:
         _uncommitted: submissions with a commit in doubt.
         _living: ids of the jobs that have not ended, kept up to date by `Effects`.
         _listed: the interpreters that users may choose, None for any.
+        fleet: the hosts that join over the network, None for a server that accepts none.
     """
 
     settings: Settings
@@ -90,6 +92,7 @@ class Service:
     _uncommitted: UncommittedSubmissions
     _living: Set[str]
     _listed: Listed | None
+    fleet: JoinedHosts | None = None
 
     def __post_init__(self) -> None:
         self._ledger = self._writer.ledger
@@ -111,6 +114,7 @@ class Service:
         self.searches = Searches(self, Suggestions(self.settings.job_environ, self.settings.isolation, private))
         self.pictures = Picturing(self, self._events)
         self.quotas = Quotas(self._writer, self.settings.data_dir)
+        self.hosts = HostService(self._writer, self.sharing, self.settings, self.fleet)
 
     # --- its own state ------------------------------------------------------------------------------------------------
 

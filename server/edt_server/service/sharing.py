@@ -55,6 +55,11 @@ class Sharing:
 
         await self._writer.change(work)
 
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Return the hosts that are there now."""
+        return self._hosts
+
     async def look_again(self) -> None:
         """Fit the slots to the devices that are free of other stores now."""
         await self._writer.change(self._fit)

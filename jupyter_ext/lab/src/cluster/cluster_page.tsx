@@ -1,13 +1,13 @@
 /** The machine: which slot is whose, who is entitled to what, who holds it and who waits, and what happened lately. */
 
-import { useEffect, useState } from 'react';
+import { useState } from 'react';
 import type { ReactElement } from 'react';
 
 import { CommandIDs } from '../commands';
 import { LogIn } from '../login';
+import { useCluster } from '../page/cluster_hook';
 import { useEdt } from '../page/surroundings';
 import { useNow } from '../page/job_hook';
-import { useShown } from '../page/shown';
 import { Picture } from '../page/picture';
 import type { Stretch } from '../page/stretch';
 import { ZoomablePicture } from '../page/zoomable';
@@ -68,6 +68,9 @@ export function ClusterPage(): ReactElement {
           onClick={() => void commands.execute(CommandIDs.openCatalogue, { tab: 'groups' })}
         >
           Change instance and resource groups
+        </button>
+        <button type="button" className="jp-edt-button" onClick={() => void commands.execute(CommandIDs.openHosts)}>
+          Hosts
         </button>
       </div>
       <section aria-label="Slots">
@@ -173,30 +176,4 @@ function says(cluster: ICluster): string {
   const busy = cluster.slots.filter(slot => slot.job !== null).length;
   const parts = [`${busy} of ${count(cluster.slots.length, 'slot')} in use`, count(cluster.jobs.length, 'job')];
   return `${[...parts, ...demandWords(cluster.jobs)].join(', ')}.`;
-}
-
-/** The machine as last seen, followed while somebody looks. */
-function useCluster(): ICluster | undefined {
-  const { jobs } = useEdt();
-  const shown = useShown();
-  const [, redraw] = useState(0);
-  useEffect(() => {
-    const onChanged = (_: unknown, id: string | null): void => {
-      if (id === null) {
-        redraw(old => old + 1);
-      }
-    };
-    jobs.changed.connect(onChanged);
-    return () => {
-      jobs.changed.disconnect(onChanged);
-    };
-  }, [jobs]);
-  useEffect(() => {
-    if (!shown) {
-      return;
-    }
-    const watch = jobs.watchCluster();
-    return () => watch.dispose();
-  }, [jobs, shown]);
-  return jobs.cluster;
 }

@@ -1,4 +1,4 @@
-/** Icons of pages, in the theme's colours: a bar that grows, a lens, four slots, a stack, two curves, a table. */
+/** Icons of pages, in the theme's colours: a bar that grows, a lens, four slots, a stack, two curves, a table, two machines. */
 
 import { LabIcon } from '@jupyterlab/ui-components';
 
@@ -30,6 +30,10 @@ export const catalogueIcon = icon(
 export const trainIcon = icon(
   'train',
   '<path d="M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm-2.5 5.5 7 4.5-7 4.5z"/>'
+);
+export const hostsIcon = icon(
+  'hosts',
+  '<path d="M3 3h18v8H3zm2 2v4h14V5zM3 13h18v8H3zm2 2v4h14v-4zM7 6h3v2H7zM7 16h3v2H7z"/>'
 );
 export const experimentsIcon = icon(
   'experiments',
