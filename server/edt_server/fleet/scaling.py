@@ -3,7 +3,7 @@
 Pure: the time is an argument, in seconds of a monotonic clock. Wishes are levels, so that asking twice is the same as
 asking once. A wish rises when hosts were short for `patience` seconds, and then only to the least that was short in
 this time: a burst that is over before asks for nothing. A host is given back after `idle_after` seconds without work,
-which bridges the gap between two bursts. Hosts with work are never released.
+which bridges the gap between two bursts.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ class ScalingSettings:
         slots: how many slots a new host is expected to offer, at least 1.
         idle_after: seconds without work after which a host is given back.
         patience: seconds that a demand must last before a wish rises or, for hosts that have not come yet, falls.
+        pack: also give back a host with work, when for `idle_after` seconds its jobs would have had room on the others.
+            They move there at their next update. Without it jobs that end at different times leave a few slots in use
+            on nearly every host, and none is ever idle.
     """
 
     provider: str
@@ -36,6 +39,7 @@ class ScalingSettings:
     slots: int = 1
     idle_after: float = 300.0
     patience: float = 5.0
+    pack: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_hosts <= self.max_hosts or self.slots < 1 or min(self.idle_after, self.patience) < 0:
@@ -53,6 +57,8 @@ class HostUse:
         idle_since: since when `held` is 0. None while it is not, and while the host has not come.
         asked_since: when it was asked for. None once it has come.
         draining: it is on its way out, whoever decided that.
+        pinned: it is not released while it has work, since something on it cannot move: a job that would have to
+            restart.
     """
 
     id: str
@@ -61,11 +67,15 @@ class HostUse:
     idle_since: float | None = None
     asked_since: float | None = None
     draining: bool = False
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the provider is told: how many hosts it should have without those that drain, and ids of hosts to drain."""
+    """What the provider is told: how many hosts it should have without those that drain, and ids of hosts to drain.
+
+    A host with work is drained before it is given back: its slots are withdrawn, and its jobs leave at their boundary.
+    """
 
     hosts: int
     release: tuple[str, ...] = ()
@@ -85,6 +95,8 @@ class Scaling:
         self._pause = 0.0
         self._paused_until: float | None = None
         self._kept: frozenset[str] = frozenset()
+        self._told: frozenset[str] = frozenset()  # to be released
+        self._surplus_since: list[float] = []  # since when one host is not needed, since when two, …
         self._next: float | None = None
         self._full = False  # more hosts would be asked for if max_hosts let them
 
@@ -99,7 +111,7 @@ class Scaling:
         """
         self._learn(now, hosts)
         here = [host for host in hosts if host.asked_since is None and not host.draining]
-        release = self._idle(now, demand, here)
+        release = self._surplus(now, demand, here)
         kept = {host.id: host for host in here if host.id not in release}
         # One that was lost is not replaced at once: whether it is needed has to last for `patience`, as always.
         self._wish -= len(self._kept - kept.keys())
@@ -109,7 +121,8 @@ class Scaling:
             self._wish = min(self._wish, len(kept) + len(self._asked))
         # A host that came after its wish was taken back is there all the same, and may have work by now.
         self._wish = max(self._wish, len(kept))
-        times = (self._paused_until, self._due(), *map(self._expires, kept.values()))
+        surplus = (since + self._settings.idle_after for since in self._surplus_since)
+        times = (self._paused_until, self._due(), *surplus, *map(self._expires, kept.values()))
         self._next = min((time for time in times if time is not None and time > now), default=None)
         return Decision(self._wish, tuple(host.id for host in here if host.id in release))
 
@@ -166,18 +179,26 @@ class Scaling:
     def _expires(self, host: HostUse) -> float | None:
         return None if host.held or host.idle_since is None else host.idle_since + self._settings.idle_after
 
-    def _idle(self, now: float, demand: int, here: Sequence[HostUse]) -> frozenset[str]:
-        """Return the hosts that were idle for long enough and that the demand does not need, the longest idle first."""
+    def _surplus(self, now: float, demand: int, here: Sequence[HostUse]) -> frozenset[str]:
+        """Return the hosts that were not needed for long enough: the least work goes first, then the longest idle."""
         spare = sum(host.slots for host in here) - max(0, demand)
-        free = len(here) - self._settings.min_hosts
-        found: set[str] = set()
-        for host in sorted(here, key=lambda host: (host.idle_since or 0.0, host.id)):
-            expires = self._expires(host)
-            if expires is not None and expires <= now and host.slots <= spare and free > 0:
+        could: list[HostUse] = []
+        for host in sorted(here, key=lambda host: (host.held, host.idle_since or 0.0, host.id)):
+            may = not host.held or (self._settings.pack and not host.pinned)
+            if may and host.slots <= spare and len(here) - len(could) > self._settings.min_hosts:
                 spare -= host.slots
-                free -= 1
-                found.add(host.id)
-        return frozenset(found)
+                could.append(host)
+        # The hosts that went were the surplus of longest standing. What is left has stood for less.
+        went = len(self._told - {host.id for host in here})
+        since = self._surplus_since[went:][: len(could)]
+        self._surplus_since = since + [now] * (len(could) - len(since))
+        due = sum(each + self._settings.idle_after <= now for each in self._surplus_since)
+        expired = [self._expires(host) for host in could[:due]]
+        ready = zip(could, expired, strict=False)
+        self._told = frozenset(
+            host.id for host, expires in ready if self._settings.pack or (expires is not None and expires <= now)
+        )
+        return self._told
 
     def _needed(self, demand: int, kept: Sequence[HostUse], *, draining: int) -> int:
         """Return how many hosts would be right if neither demand nor hosts changed any more."""

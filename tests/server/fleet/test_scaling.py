@@ -122,6 +122,7 @@ def test_hosts_on_their_way_count_and_are_let_go_when_nobody_needs_them_any_more
 def test_a_host_that_jobs_do_not_leave_stays_though_fewer_would_do():
     scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8, patience=0))
     here = [HostUse("a", 8, held=1), HostUse("b", 8, held=1), HostUse("c", 8, idle_since=0.0)]
+    assert scaling.decide(0.0, 2, here) == Decision(3)
     assert scaling.decide(299.0, 2, here) == Decision(3)
     assert scaling.next_look() == 300.0
     assert scaling.decide(300.0, 2, here) == Decision(2, ("c",))
@@ -133,7 +134,27 @@ def test_an_idle_host_that_the_demand_needs_stays():
     """Its slots may be owned and not lent: without them the others' jobs would lose theirs."""
     scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8))
     here = [HostUse("a", 8, held=8), HostUse("b", 8, idle_since=0.0), HostUse("c", 8, idle_since=5.0)]
-    assert scaling.decide(1000.0, 15, here) == Decision(2, ("b",)), "the longest idle goes"
+    assert scaling.decide(700.0, 17, here) == Decision(3)
+    assert scaling.decide(1000.0, 15, here) == Decision(3), "they were needed until now"
+    assert scaling.decide(1300.0, 15, here) == Decision(2, ("b",)), "the longest idle goes"
+
+
+def test_packed_jobs_move_together_when_there_was_room_for_long_enough():
+    scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8, patience=0, pack=True))
+    a, b, c = HostUse("a", 8, held=3), HostUse("b", 8, held=2, pinned=True), HostUse("c", 8, held=4)
+    assert scaling.decide(0.0, 9, [a, b, c]) == Decision(3)
+    assert scaling.decide(200.0, 8, [a, b, c]) == Decision(3), "from now on one would do, if b could be left"
+    assert scaling.decide(300.0, 8, [a, b, c]) == Decision(2, ("a",)), "b has less to move, but is pinned"
+    draining = replace(a, draining=True)
+    assert scaling.decide(301.0, 8, [draining, b, c]) == Decision(2)
+    assert scaling.decide(499.0, 8, [draining, b, c]) == Decision(2), "a second one is too many for 299 s"
+    assert scaling.decide(500.0, 8, [b, c]) == Decision(1, ("c",))
+
+
+def test_without_packing_work_is_never_moved():
+    scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8))
+    here = [HostUse("a", 8, held=1), HostUse("b", 8, held=1)]
+    assert {scaling.decide(float(now), 2, here) for now in range(0, 5000, 100)} == {Decision(2)}
 
 
 def test_draining_hosts_are_replaced_within_the_limit():
