@@ -140,6 +140,10 @@ class Core:
         """Return how many slots the job could use: min(max_workers, demand), at least its minimum, 0 if suspended."""
         return self._job(job).asked
 
+    def keeps(self, job: str) -> bool:
+        """Return whether the job would have to restart without one of its slots, so that none is taken from it."""
+        return self._job(job).keeps
+
     def speeds(self, job: str) -> dict[int, float]:
         """Return the job's measured speeds: slots → speed."""
         return dict(self._job(job).speeds)
