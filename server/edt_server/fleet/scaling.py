@@ -152,10 +152,11 @@ class Scaling:
             took = f"such hosts took {span(median(self._starts))}" if self._starts else ""
             return f"{text}; {took} (median of {len(self._starts)})" if took else text
         if self._paused_until is not None and self._paused_until > now:
-            return f"{name} could not give a host and is asked again in {span(self._paused_until - now)}"
+            return f"the provider {name} could not give a host and is asked again in {span(self._paused_until - now)}"
         if self._full:
             most = self._settings.max_hosts
-            return f"{name} has given {'the only host' if most == 1 else f'all {most} hosts'} it may (max_hosts)"
+            given = "the only host" if most == 1 else f"all {most} hosts"
+            return f"the provider {name} has given {given} it may (max_hosts)"
         return ""
 
     def expected(self, now: float) -> float | None:
@@ -163,6 +164,10 @@ class Scaling:
         if not self._asked or not self._starts:
             return None
         return max(0.0, min(self._asked.values()) + median(self._starts) - now)
+
+    def room(self) -> int:
+        """Return how many slots the provider could still add, with hosts on their way, as of the last `decide`."""
+        return (self._settings.max_hosts - len(self._kept)) * self._settings.slots
 
     # --- how ----------------------------------------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ def test_as_few_hosts_as_have_the_slots_and_never_more_than_allowed(slots, hosts
     p = Provided()
     assert p.wait(200, demand=slots) == (hosts, 0)
     assert p.asked == hosts
+    assert p.scaling.room() == 8 * (4 - hosts)
 
 
 def test_the_fewest_hosts_are_there_without_demand_and_stay():
@@ -189,7 +190,7 @@ def test_a_provider_that_fails_is_asked_less_and_less_often():
     p.gives = False
     p.wait(3600, demand=16)
     assert 10 <= p.asked <= 22, "the pauses double to 5 minutes"
-    assert p.scaling.coming(p.now).startswith("ray could not give a host and is asked again in ")
+    assert p.scaling.coming(p.now).startswith("the provider ray could not give a host and is asked again in ")
     p.gives = True
     assert p.wait(400) == (2, 0)
     assert p.scaling.coming(p.now) == ""
