@@ -58,7 +58,7 @@ edt_server.outputs: edt_sdk.pictures.parts
 edt_server.service: catalogue channel core deployments edt_sdk.pictures edt_sdk.pictures.parts files history jobs ledger outputs searching settings simulator store suggestions system
 edt_server.serving: agent system
 edt_server.settings: store system
-edt_server.simulator: core edt_sdk.pictures edt_sdk.pictures.parts
+edt_server.simulator: core edt_sdk.pictures edt_sdk.pictures.parts fleet
 edt_server.suggestions: agent searching system
 edt_server.supervisor: messaging supervisor.processes supervisor.programs supervisor.state_machines system
 edt_server.supervisor.processes: supervisor.state_machines system

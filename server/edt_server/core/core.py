@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from edt_server.core import quota
 from edt_server.core.bundle import Bundle
 from edt_server.core.checks import check_places, check_size
 from edt_server.core.deadlines import NEVER, Deadlines
+from edt_server.core.demand import Demand, demand
 from edt_server.core.events import (
     CoreEvent,
     JobArrived,
@@ -66,6 +68,7 @@ class Core:
         self._pool_of: dict[int, Pool] = {}  # slot → its pool
         self._arrivals = 0
         self._views: dict[str, PoolView] = {}  # a cache, valid until the next event
+        self._demand: dict[str, Demand] | None = None  # likewise
         self._deadlines = Deadlines(self._deadline)
         self._bundles: dict[str, Bundle] = {}  # by the name of their claimant
         self._bundle_of: dict[str, Bundle] = {}  # job → its bundle
@@ -140,6 +143,10 @@ class Core:
     def asked(self, job: str) -> int:
         """Return how many slots the job could use: min(max_workers, demand), at least its minimum, 0 if suspended."""
         return self._job(job).asked
+
+    def keeps(self, job: str) -> bool:
+        """Return whether the job would have to restart without one of its slots, so that none is taken from it."""
+        return self._job(job).keeps
 
     def speeds(self, job: str) -> dict[int, float]:
         """Return the job's measured speeds: slots → speed."""
@@ -241,6 +248,17 @@ class Core:
         """Return what each user's jobs use in that group. O(jobs)."""
         return quota.usage(self._jobs_of(self._plan.group(instance_group)))
 
+    def demand(self) -> Mapping[str, Demand]:
+        """Return how many more slots the jobs of each resource group would take at once, by the group's name.
+
+        A job counts with min(max_workers, demand), as far as the plan and its quotas would ever let it have that many
+        slots. A job that is suspended, holds at its budget or waits for a quota of running jobs counts with none.
+        O(n log n) for n jobs for the first call after an event, O(1) for the others.
+        """
+        if self._demand is None:
+            self._demand = {name: demand(pool) for name, pool in self._pools.items()}
+        return MappingProxyType(self._demand)
+
     def next_wake(self, now: float) -> float | None:
         """Return when to apply the next TimePassed, in seconds, never before `now`. None when nothing waits for time.
 
@@ -331,6 +349,7 @@ class Core:
         given_up: list[Instruction] = []
         self._touched, self._undivided, self._left = {}, {}, []
         self._views.clear()
+        self._demand = None
         match event:
             case SlotsChanged(slots=slots):
                 lost = self._set_slots(slots)

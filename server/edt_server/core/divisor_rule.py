@@ -85,6 +85,8 @@ def divide(slots: int, claims: Sequence[WeightedClaim]) -> tuple[int, ...]:
     With units of 1 the sum is min(slots, Σ caps). A unit that does not fit into what is left is skipped, and what is
     left goes to the next claim. O(n + slots·log n). With fewer slots than floors, floors get one slot each in turn.
     """
+    if sum(claim.cap for claim in claims) <= slots:  # nothing to weigh, and the heap would take each slot in turn
+        return tuple(claim.cap for claim in claims)
     shares = [0] * len(claims)
     left = slots
     floors = sum(min(claim.floor, claim.cap) for claim in claims)

@@ -204,9 +204,10 @@ def _plainly(at: Situation, names: Names, numbers: dict[str, Any]) -> tuple[str,
     """Return code and text of every reason that no comparison of claims decided."""
     me = at.me
     if at.slots == 0:
+        numbers.update(needed=me.floor)
         return "never_fits", "There are no slots on this server: the job waits until one is added."
     if me.floor > at.most:
-        numbers["most"] = at.most
+        numbers.update(most=at.most, needed=me.floor)
         return "never_fits", never(me.floor, at.most, at.slots, at.group)
     if me.target == 0:
         return _waiting(at, names, numbers)

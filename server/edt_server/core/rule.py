@@ -14,7 +14,7 @@ targets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from edt_sdk.schemas.plan import InstanceGroup
@@ -218,6 +218,10 @@ class Rule:
     def claim(self, job: str) -> Claim:
         """Return the job's claim. KeyError when it is not there."""
         return self._claims[job]
+
+    def claims(self) -> Iterable[Claim]:
+        """Return the claims of all jobs."""
+        return self._claims.values()
 
     def cut(self, job: str) -> Cut:
         """Return what keeps the job from one slot more, in numbers. KeyError when it is not there.

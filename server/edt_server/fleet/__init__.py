@@ -5,6 +5,7 @@ Never: which job gets which slot, or how a job trains.
 Read first: `fleet.py`, then `connection.py` (when a host is doubtful or lost) and `intake.py` (files that hosts send).
 """
 
+from edt_server.fleet import scaling
 from edt_server.fleet.fleet import MACHINE, Fleet, HostLost, interface_of
 from edt_server.fleet.local_agents import check_hosts
 from edt_server.fleet.registry import TokenText, check_name, read_token
@@ -18,4 +19,5 @@ __all__ = [
     "check_name",
     "interface_of",
     "read_token",
+    "scaling",
 ]

@@ -138,7 +138,7 @@ async def open_service(
         stack.push_async_callback(clock.stop)
         effects = Effects(supervision, clock, hub, rates, speeds, ledger.clock, on_state)
         writer.follow(effects.act)
-        parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living, listed
+        parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living, listed, fleet
         service = Service(settings, sharing, hub, threads, writer, *parts)
         # After `writer.follow`: a report that arrives now already has its effects.
         await _adopt(settings, writer, supervision, effects.living)

@@ -16,6 +16,7 @@ from edt_server.core.core import Core
 from edt_server.core.events import JobDemand
 from edt_server.jobs import sized
 from edt_server.ledger import arrival
+from edt_server.service.coming_hosts import with_hosts
 from edt_server.service.what_if import Now, settle
 
 SOONER, LATER = 0.5, 2.0
@@ -39,7 +40,8 @@ def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
     except Unprocessable as never:
         if never.ids.get("field") == "instance_group":
             raise
-        return Forecast(code="never", text=f"It would never start. {never}")
+        if not now.coming.get(group.resource_group):
+            return Forecast(code="never", text=f"It would never start. {never}")
     core.apply(arrival(_ME, owner, msgspec.structs.replace(spec, instance_group=group.name)), now.time)
     at_once = len(core.holding(_ME))
     leaving = {job: len(core.leaving(job)) for job in core.jobs if core.leaving(job)}
@@ -54,7 +56,7 @@ def forecast(now: Now, ends: Ends, owner: str, spec: JobSpec) -> Forecast:
         many = more_than_exist(spec.max_workers, core.slots_in(group.resource_group))
         return msgspec.structs.replace(starts, text=f"{starts.text} {many}".rstrip())
     reason = core.reason(_ME, lambda job: now.names.get(job, job), now=now.time, ends=ends)
-    return _waits(now, reason)
+    return _waits(now, with_hosts(reason, now.coming.get(group.resource_group, ())))
 
 
 def _starts(

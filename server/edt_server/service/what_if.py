@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -21,6 +21,7 @@ from edt_server.core.core import Core
 from edt_server.core.events import JobChanged, SlotReleased
 from edt_server.core.instructions import Revoke
 from edt_server.ledger import Ledger
+from edt_server.service.coming_hosts import ComingHosts
 from edt_server.simulator.engine import Engine, SimulationSettings
 from edt_server.simulator.recorded import work_done
 from edt_server.simulator.speed import Speed
@@ -39,7 +40,8 @@ _WORKING = (JobState.RUNNING.value, JobState.RECOVERING.value)
 class Now:
     """A private copy of all that an answer needs, at `time` in seconds since the epoch.
 
-    `rows` and `names` are of every job in the core, `progress` and `history` of jobs with at least one update.
+    `rows` and `names` are of every job in the core, `progress` and `history` of jobs with at least one update. `coming`
+    are the hosts on their way, by resource group.
     """
 
     time: float
@@ -48,10 +50,16 @@ class Now:
     progress: Mapping[str, JobProgress]
     history: Mapping[str, Sequence[Event]]
     names: Mapping[str, str]
+    coming: Mapping[str, Sequence[ComingHosts]] = field(default_factory=dict)
 
 
-def look(ledger: Ledger, progress: Callable[[str], JobProgress | None], now: float) -> Now:
-    """Copy the present state. For the thread that owns the ledger."""
+def look(
+    ledger: Ledger,
+    progress: Callable[[str], JobProgress | None],
+    now: float,
+    coming: Mapping[str, Sequence[ComingHosts]] | None = None,
+) -> Now:
+    """Copy the present state. For the thread that owns the ledger. `coming` are hosts by resource group."""
     living = ledger.store.jobs(states=[state for state in JobState if not state.final])
     rows = {row.id: row for row in living if row.id in ledger.core.jobs}
     moving = {job: p for job, row in rows.items() if (p := progress(job) or row.progress) is not None and p.update > 0}
@@ -63,6 +71,7 @@ def look(ledger: Ledger, progress: Callable[[str], JobProgress | None], now: flo
         progress=moving,
         history={job: ledger.store.events(job=job, kinds=HISTORY) for job in moving},
         names={each: ledger.name(each) for each in {*rows, *(row.spec.search for row in rows.values())} - {""}},
+        coming=dict(coming or {}),
     )
 
 

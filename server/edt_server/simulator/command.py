@@ -18,10 +18,12 @@ from edt_sdk.schemas.errors import EdtError, InvalidRequest
 from edt_sdk.schemas.fields import OneLineParser
 from edt_sdk.schemas.plan import Plan, PlanAsRead
 from edt_sdk.schemas.wire.control import Slot
-from edt_server.simulator.engine import Engine, SimulatedRun, SimulationSettings
+from edt_server.fleet.scaling import ScalingSettings
+from edt_server.simulator.engine import Engine, Scheduler, SimulatedRun, SimulationSettings
 from edt_server.simulator.figures import Figures, completion, figures, finish_time_fairness, table
+from edt_server.simulator.machines import HostFigures, Machines, host_figures, host_table
 from edt_server.simulator.picture import allocation, draw
-from edt_server.simulator.policies import ELASTIC, POLICIES, RIGID, fit, make
+from edt_server.simulator.policies import ELASTIC, POLICIES, RIGID, fit, make, make_core
 from edt_server.simulator.recorded import read_events, recorded_run, workload_of
 from edt_server.simulator.workload import SimulatedJob, read_workload
 
@@ -52,19 +54,33 @@ class _Question:
     plan: Plan
     policies: tuple[str, ...]
     recorded: SimulatedRun | None
+    scaling: ScalingSettings | None  # of hosts that come and go
+    host_start: float
+
+    @property
+    def most(self) -> int:
+        """The slots there are at most."""
+        return len(self.slots) + (self.scaling.max_hosts * self.scaling.slots if self.scaling is not None else 0)
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
     question = _question(arguments)
     runs: dict[str, SimulatedRun] = {} if question.recorded is None else {RECORDED: question.recorded}
+    hosts: dict[str, HostFigures] = {}
     for policy in question.policies:
-        runs[policy or PLAN] = _play(question, policy, arguments)
+        name = policy or PLAN
+        if question.scaling is None:
+            runs[name] = _play(question, policy, arguments)
+        else:
+            runs[name], hosts[name] = _play_with_hosts(question, policy, question.scaling, arguments)
     judged = {name: figures(run) for name, run in runs.items()}
     print(table(judged))
+    if hosts:
+        print(f"\n{host_table(hosts)}")
     if arguments.picture is not None:
         _write(arguments.picture, draw(allocation(list(runs.values())[-1])).encode())
     if arguments.json is not None:
-        _write(arguments.json, _as_json(arguments, runs, judged))
+        _write(arguments.json, _as_json(arguments, runs, judged, hosts))
     return 0
 
 
@@ -79,7 +95,10 @@ def _question(arguments: argparse.Namespace) -> _Question:
         raise InvalidRequest("What shall be simulated?", hint="Give a WORKLOAD.csv, or --events FILE.")
     else:
         jobs = read_workload(arguments.workload, arguments.apps)
-    slots = _slots(arguments.slots or str(recorded.slots if recorded is not None else DEFAULT_SLOTS))
+    if arguments.hosts and not arguments.slots:
+        slots: tuple[Slot, ...] = ()
+    else:
+        slots = _slots(arguments.slots or str(recorded.slots if recorded is not None else DEFAULT_SLOTS))
     plan = Plan() if arguments.plan is None else _plan(arguments.plan)
     # A plan has its own policies. Without a plan, fair share is the server's default.
     named = arguments.policy or ("" if arguments.plan is not None else "fairshare")
@@ -93,10 +112,46 @@ def _question(arguments: argparse.Namespace) -> _Question:
         names = dict.fromkeys(job.instance_group for job in jobs)
         first = plan.instance_groups[0]
         plan = Plan(instance_groups=tuple(msgspec.structs.replace(first, name=name) for name in names))
-    return _Question(jobs, slots, plan, policies, recorded)
+    scaling = _scaling(arguments, policies) if arguments.hosts else None
+    return _Question(jobs, slots, plan, policies, recorded, scaling, arguments.host_start)
+
+
+def _scaling(arguments: argparse.Namespace, policies: Sequence[str]) -> ScalingSettings:
+    if rigid := [policy for policy in policies if policy in RIGID]:
+        hint = f"Choose from {', '.join(ELASTIC)}."
+        raise InvalidRequest(f"{rigid[0]} cannot be played with hosts that come and go.", hint=hint, field="policy")
+    return ScalingSettings(
+        "simulated",
+        arguments.max_hosts,
+        slots=arguments.host_slots,
+        idle_after=arguments.idle_after,
+        pack=arguments.pack,
+    )
 
 
 def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> SimulatedRun:
+    return _run(question, policy, make(policy, question.plan, question.slots), arguments)
+
+
+def _play_with_hosts(
+    question: _Question, policy: str, settings: ScalingSettings, arguments: argparse.Namespace
+) -> tuple[SimulatedRun, HostFigures]:
+    """Play with hosts that come and go, and with all of them there from the start, which the optimum comes from."""
+    group = next((each.name for each in question.plan.resource_groups if not each.hosts), None)
+    if group is None:
+        raise InvalidRequest("Every resource group of the plan names its hosts, so that it takes no new ones.")
+    core = make_core(policy, question.plan, question.slots)
+    machines = Machines(core, group, settings, question.host_start)
+    run = _run(question, policy, core, arguments, machines)
+    new = range(len(question.slots), question.most)
+    always = (*question.slots, *(Slot(id=number, host=f"host {number // settings.slots}") for number in new))
+    ideal = _run(question, policy, make(policy, question.plan, always), arguments)
+    return run, host_figures(run, machines, ideal, len(question.slots), settings.slots)
+
+
+def _run(
+    question: _Question, policy: str, scheduler: Scheduler, arguments: argparse.Namespace, hosts: Machines | None = None
+) -> SimulatedRun:
     settings = SimulationSettings(
         resize_cost=arguments.resize_cost,
         # A rigid queue never revokes a slot, so that no worker needs a grace period.
@@ -107,8 +162,8 @@ def _play(question: _Question, policy: str, arguments: argparse.Namespace) -> Si
     shown = _Progress(policy or PLAN)
     jobs = fit(question.jobs, policy, question.plan, len(question.slots))
     # Processor time: what else the machine does in the meantime is no part of a decision.
-    scheduler = make(policy, question.plan, question.slots)
-    run = Engine(scheduler, len(question.slots), jobs, settings, clock=time.thread_time, watch=shown.show).run()
+    engine = Engine(scheduler, question.most, jobs, settings, clock=time.thread_time, watch=shown.show, hosts=hosts)
+    run = engine.run()
     shown.close()
     return run
 
@@ -135,10 +190,17 @@ class _Progress:
             print(file=sys.stderr)
 
 
-def _as_json(arguments: argparse.Namespace, runs: dict[str, SimulatedRun], judged: dict[str, Figures]) -> bytes:
+def _as_json(
+    arguments: argparse.Namespace,
+    runs: dict[str, SimulatedRun],
+    judged: dict[str, Figures],
+    hosts: dict[str, HostFigures],
+) -> bytes:
     settings = {"resize_cost": arguments.resize_cost, "grace": arguments.grace, "interval": arguments.interval}
     told = {
-        name: {"slots": run.slots, "figures": asdict(judged[name]), "jobs": _jobs(run)} for name, run in runs.items()
+        name: {"slots": run.slots, "figures": asdict(judged[name]), "jobs": _jobs(run)}
+        | ({"hosts": asdict(hosts[name])} if name in hosts else {})
+        for name, run in runs.items()
     }
     found = {"settings": settings, "runs": told}
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
@@ -200,6 +262,12 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _whole(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="edt simulate", description="Play a workload against the scheduler, and tell how it went."
@@ -216,8 +284,14 @@ def _parser() -> argparse.ArgumentParser:
         ("--resize-cost", 1.0, "seconds a job stands still when the number of its workers changes (default: 1)"),
         ("--grace", 0.0, "seconds a worker needs to leave a slot (default: 0)"),
         ("--interval", 0.0, "decide only every so many seconds (default: 0, at every event)"),
+        ("--host-start", 60.0, "seconds until a host has come that was asked for (default: 60)"),
+        ("--idle-after", 300.0, "seconds without work after which a host is given back (default: 300)"),
     ):
         add(option, metavar="S", type=_seconds, default=default, help=says)
+    add("--hosts", action="store_true", help="with hosts that come and go as they are needed, besides --slots, if any")
+    add("--pack", action="store_true", help="also give back hosts with work that has room on the others")
+    add("--host-slots", metavar="N", type=_whole, default=8, help="slots of such a host (default: 8)")
+    add("--max-hosts", metavar="N", type=_whole, default=16, help="most of them at once (default: 16)")
     add("--picture", metavar="FILE.svg", type=Path, help="draw the allocation (under the last policy)")
     add("--json", metavar="FILE", type=Path, help="write the figures, and those of each job")
     return parser

@@ -18,13 +18,22 @@ from itertools import count
 from typing import Protocol
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_server.core.events import CoreEvent, JobArrived, JobDemand, JobGone, SlotReleased, SpeedMeasured, TimePassed
+from edt_server.core.events import (
+    CoreEvent,
+    JobArrived,
+    JobDemand,
+    JobGone,
+    SlotReleased,
+    SlotsChanged,
+    SpeedMeasured,
+    TimePassed,
+)
 from edt_server.core.instructions import Grant, Instruction, Revoke
 from edt_server.simulator.workload import SimulatedJob
 
 # The numbers order the events of one instant: the scheduler's round and TimePassed come after all arrivals, ends and
-# releases of that instant.
-_ARRIVAL, _END, _RELEASE, _GIVEN_UP, _DECIDE, _TICK = range(6)
+# releases of that instant, and hosts come and go by what follows from all these.
+_ARRIVAL, _END, _RELEASE, _GIVEN_UP, _DECIDE, _TICK, _LOOK = range(7)
 _PATIENCE = 1000  # ticks after which progress is checked
 _SHORTEST_TICK = 0.001  # seconds: a scheduler that asks to be woken at once, again and again, must not stop time
 
@@ -38,6 +47,18 @@ class Scheduler(Protocol):
 
     def next_wake(self, now: float) -> float | None:
         """Return when it wants TimePassed, None for never."""
+        ...
+
+
+class Hosts(Protocol):
+    """Hosts that come and go: `Machines`."""
+
+    def look(self, now: float) -> SlotsChanged | None:
+        """Return the slots that there are from now on, None when they stay as they are."""
+        ...
+
+    def next_look(self) -> float | None:
+        """Return when to look again although nothing happens before, None for never."""
         ...
 
 
@@ -141,6 +162,7 @@ class Engine:
         watch: a callback that is called at intervals with (simulated seconds, jobs ended, jobs).
         present: jobs that are there already → slots they occupy. They run from `begin` on.
         begin: the time at which the simulation starts.
+        hosts: hosts that come and go. None where the slots stay as they are. `slots` is then the most there can be.
     """
 
     def __init__(
@@ -154,9 +176,11 @@ class Engine:
         watch: Callable[[float, int, int], None] | None = None,
         present: Mapping[str, int] | None = None,
         begin: float = 0.0,
+        hosts: Hosts | None = None,
     ) -> None:
         self._scheduler, self._slots, self._settings = scheduler, slots, settings
-        self._clock, self._watch = clock, watch
+        self._clock, self._watch, self._hosts = clock, watch, hosts
+        self._looks_at: float | None = None  # when to look at the hosts next
         self._jobs = {job.name: _Running(job, job.work, since=begin) for job in jobs}
         if len(self._jobs) != len(jobs):
             raise ValueError("two jobs of the workload have the same name")
@@ -190,6 +214,8 @@ class Engine:
             while self._queue and self._queue[0][0] <= now:
                 _, kind, _, (job, number) = heapq.heappop(self._queue)
                 self._happen(kind, job, number, now)
+                if self._hosts is not None and kind != _LOOK:
+                    self._look_by(now)
             self._resize(now)
             if self._watch is not None:
                 self._watch(now, self._ended, len(self._jobs))
@@ -225,6 +251,8 @@ class Engine:
                 self._apply(event, now)
         elif kind == _GIVEN_UP:
             self._give_up(self._jobs[job], now)
+        elif kind == _LOOK:
+            self._look(now)
         else:
             self._tick(now)
 
@@ -295,6 +323,24 @@ class Engine:
             self._ticks += 1
             if self._ticks >= _PATIENCE:
                 self._look_for_work(now)
+
+    def _look_by(self, time: float) -> None:
+        """Look at the hosts at that time at the latest."""
+        if self._looks_at is None or time < self._looks_at:
+            self._looks_at = time
+            self._push(time, _LOOK)
+
+    def _look(self, now: float) -> None:
+        # An outdated look, because an event made an earlier one necessary.
+        if self._hosts is None or now != self._looks_at:
+            return
+        self._looks_at = None
+        changed = self._hosts.look(now)
+        if changed is not None:
+            self._apply(changed, now)
+            self._look_by(now)  # jobs may hold the new slots now
+        elif (after := self._hosts.next_look()) is not None:
+            self._look_by(after)
 
     def _look_for_work(self, now: float) -> None:
         """Raise where jobs take turns so fast that none makes progress."""

@@ -80,14 +80,19 @@ def make(policy: str, plan: Plan, slots: Sequence[Slot]) -> Scheduler:
     The policy is one of `POLICIES`, for every queue of the plan, or "" for the plan's own policies. InvalidRequest for
     another one, Unprocessable for a plan that cannot be used.
     """
-    scheduler: Scheduler
-    if policy in RIGID:
-        scheduler = RigidQueue(backfill=policy == "rigid-backfill")
-    else:
-        scheduler = Core()
-        scheduler.apply(PlanChanged(under(policy, plan)), 0.0)
-    scheduler.apply(SlotsChanged(tuple(slots)), 0.0)
-    return scheduler
+    if policy not in RIGID:
+        return make_core(policy, plan, slots)
+    queue = RigidQueue(backfill=policy == "rigid-backfill")
+    queue.apply(SlotsChanged(tuple(slots)), 0.0)
+    return queue
+
+
+def make_core(policy: str, plan: Plan, slots: Sequence[Slot]) -> Core:
+    """Return the core under an elastic policy, "" for the plan's own, with these slots. It raises what `make` does."""
+    core = Core()
+    core.apply(PlanChanged(under(policy, plan)), 0.0)
+    core.apply(SlotsChanged(tuple(slots)), 0.0)
+    return core
 
 
 def fit(jobs: Sequence[SimulatedJob], policy: str, plan: Plan, slots: int) -> tuple[SimulatedJob, ...]:

@@ -11,10 +11,12 @@ import logging
 import os
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count as numbers
+from operator import attrgetter
 from pathlib import Path
 
 from edt_sdk.schemas.errors import Unprocessable
@@ -24,6 +26,7 @@ from edt_sdk.schemas.wire.control import Slot
 log = logging.getLogger(__name__)
 
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
+_ID = attrgetter("id")
 _QUERY_SECONDS = 20.0  # a driver that is not loaded yet takes some
 
 
@@ -65,19 +68,38 @@ def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -
 
     Slots that stay on the same host and device as `before` keep their ids, and new slots get unused ids.
     """
-    kept: dict[tuple[str, str], list[Slot]] = {}
-    for slot in sorted(before, reverse=True):
-        kept.setdefault((slot.host, slot.device), []).append(slot)
+    kept: dict[str, list[Slot]] = {}
+    for slot in sorted(before, key=_ID):
+        kept.setdefault(slot.host, []).append(slot)
     taken = {slot.id for slot in before}
     fresh = (number for number in numbers() if number not in taken)
-    slots: list[Slot] = []
+    named = {host: group for group in plan.resource_groups for host in group.hosts}
     rest = next((group for group in plan.resource_groups if not group.hosts), None)
+    offers: dict[tuple[object, ...], list[str]] = {}  # most of a thousand hosts are alike
+    slots: list[Slot] = []
     for host in hosts:
-        named = next((group for group in plan.resource_groups if host.name in group.hosts), rest)
-        for device in _devices(host, named):
-            old = kept.get((host.name, device))
-            slots.append(old.pop() if old else Slot(id=next(fresh), host=host.name, device=device))
-    return tuple(sorted(slots))
+        group = named.get(host.name, rest)
+        alike = (group and group.name, host.gpus, host.cores, host.offers)
+        devices = offers.get(alike)
+        if devices is None:
+            devices = offers[alike] = list(_devices(host, group))
+        old = kept.pop(host.name, [])
+        if [slot.device for slot in old] == devices:  # nearly all hosts, when one comes or goes
+            slots += old
+            continue
+        slots += _fitted(host.name, devices, old, fresh)
+    slots.sort(key=_ID)
+    return tuple(slots)
+
+
+def _fitted(host: str, devices: Iterable[str], old: Iterable[Slot], fresh: Iterator[int]) -> Iterator[Slot]:
+    """Return a slot for each device: an `old` one where there is one, the lowest id first, else one with a new id."""
+    by_device: dict[str, deque[Slot]] = defaultdict(deque)
+    for slot in old:
+        by_device[slot.device].append(slot)
+    for device in devices:
+        left = by_device[device]
+        yield left.popleft() if left else Slot(id=next(fresh), host=host, device=device)
 
 
 def _devices(host: Host, group: ResourceGroup | None) -> Iterator[str]:

@@ -13,6 +13,7 @@ from edt_server.core.events import JobDemand, SlotsChanged
 from edt_server.jobs.submission import Submission
 from edt_server.ledger.ledger import Ledger
 from edt_server.service import what_if
+from edt_server.service.coming_hosts import ComingHosts
 from edt_server.service.forecast import forecast
 
 NOW = 2_000_000_000.0
@@ -39,9 +40,9 @@ class Place:
         self.progress[job] = JobProgress(update=10, total_updates=10 + updates)
         self.ends[job] = (NOW + left / 2, NOW + left * 2)
 
-    def ask(self, now=NOW, **fields):
+    def ask(self, now=NOW, *, coming=(), **fields):
         before = self.ledger.core.digest()
-        now = what_if.look(self.ledger, self.progress.get, now)
+        now = what_if.look(self.ledger, self.progress.get, now, {"default": coming} if coming else None)
         told = forecast(now, self.ends, "ann", JobSpec(name="new", main="t.py", **{"max_workers": 1, **fields}))
         assert self.ledger.core.digest() == before
         return told
@@ -171,3 +172,20 @@ def test_more_workers_than_slots_is_remarked(place):
     assert (told.code, told.slots) == ("now", 8)
     assert told.text.endswith(f" {said}")
     assert said not in place.ask(max_workers=8).text
+
+
+def test_a_host_on_its_way_is_the_earliest_start(narrow):
+    narrow.train("a")
+    narrow.pace("a", left=400.0, updates=10)
+    assert narrow.ask().start_low == 200
+    told = narrow.ask(coming=[ComingHosts("1 host was asked of ray 40 s ago", expected=NOW + 50, room=8)])
+    assert (told.code, told.start_low, told.start_high) == ("waits", 50, 800)
+    assert told.text.endswith(" 1 host was asked of ray 40 s ago.")
+
+
+def test_a_job_that_needs_more_than_there_is_waits_for_hosts_that_could_come(place):
+    assert place.ask(max_workers=16, min_workers=16).code == "never"
+    told = place.ask(max_workers=16, min_workers=16, coming=[ComingHosts("1 host was asked of ray", room=8)])
+    assert (told.code, told.start_low) == ("waits", None)
+    assert "It needs 16 slots at once, and its resource group has 8. 1 host was asked of ray." in told.text
+    assert place.ask(max_workers=17, min_workers=17, coming=[ComingHosts("1 host was asked", room=8)]).code == "never"

@@ -6,14 +6,17 @@ import logging
 import os
 import socket
 from dataclasses import replace
+from itertools import count
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import Plan, ResourceGroup
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.system import slots
-from edt_server.system.slots import Host, find_gpus, find_host, plan_slots, threads_per_slot, usable_cores
+from edt_server.system.slots import Host, _devices, find_gpus, find_host, plan_slots, threads_per_slot, usable_cores
 
 
 @pytest.fixture(autouse=True)
@@ -195,6 +198,24 @@ def by_host(slots):
     return counts
 
 
+def by_definition(plan, hosts, before):
+    """Return the slots as `plan_slots` does, in the fewest words: a device takes its lowest old id, else a new one."""
+    left = sorted(before)
+    fresh = (number for number in count() if number not in {slot.id for slot in before})
+    found = []
+    for host in hosts:
+        rest = [group for group in plan.resource_groups if not group.hosts]
+        group = next((group for group in plan.resource_groups if host.name in group.hosts), rest[0] if rest else None)
+        for device in _devices(host, group):
+            slot = next((slot for slot in left if (slot.host, slot.device) == (host.name, device)), None)
+            if slot is None:
+                slot = Slot(id=next(fresh), host=host.name, device=device)
+            else:
+                left.remove(slot)
+            found.append(slot)
+    return tuple(sorted(found))
+
+
 class TestUnderAPlan:
     cpu, other, gpu = Host("a", cores=8), Host("b", cores=3), Host("g", (0, 2), cores=16)
 
@@ -237,6 +258,27 @@ class TestUnderAPlan:
         assert by_host(more) == by_host(first)
         assert len({slot.id for slot in more}) == 11
         assert plan_slots(Plan(), hosts[::-1], first) == first
+
+    @given(st.data())
+    def test_what_the_fast_way_gives_is_what_the_definition_says(self, data):
+        names = st.sampled_from("abcdef")
+        host = st.builds(
+            Host,
+            names,
+            st.sampled_from(((), (0,), (0, 2), (3, 1, 0))),
+            cores=st.integers(1, 5),
+            offers=st.integers(0, 3),
+        )
+        hosts = st.lists(host, max_size=6, unique_by=lambda each: each.name)
+        formula = st.sampled_from(("", "2", "0", "ncpus", "ngpus*2", "ncpus/2"))
+        named = data.draw(st.lists(names, max_size=4, unique=True))
+        groups = [ResourceGroup(name="n", hosts=tuple(named), slots=data.draw(formula))] if named else []
+        groups += [ResourceGroup(name="rest", slots=data.draw(formula))] if data.draw(st.booleans()) else []
+        plan = Plan(resource_groups=tuple(groups))
+        before = by_definition(plan, data.draw(hosts), ())
+        before = tuple(data.draw(st.permutations([slot for slot in before if data.draw(st.booleans())])))
+        there = data.draw(hosts)
+        assert plan_slots(plan, there, before) == by_definition(plan, there, before)
 
     def test_a_new_slot_never_takes_the_id_of_one_that_goes(self):
         """Its worker may still be in there."""
