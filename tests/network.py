@@ -72,7 +72,10 @@ class Network:
         inside = [*unshare, "--propagation", "private", "bash", "-c", _MACHINE, name, *command]
         with log.open("ab") as said:
             program = subprocess.Popen(
-                ["ip", "netns", "exec", self._prefix + name, *inside], stdout=said, stderr=said, env={**environ, "EDT_HIDDEN": " ".join(map(str, hidden))}
+                ["ip", "netns", "exec", self._prefix + name, *inside],
+                stdout=said,
+                stderr=said,
+                env={**environ, "EDT_HIDDEN": " ".join(map(str, hidden))},
             )
         self._programs.append(program)
         return program

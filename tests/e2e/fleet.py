@@ -18,7 +18,7 @@ HEAD, PORT = "head", 8790
 
 
 class Machines:
-    """Machines of a network, and a server on its machine "head", which has no slots of its own unless `slots` says so."""
+    """Machines of a network, and a server on its machine "head", which has no slots of its own by default."""
 
     def __init__(self, network: Network, folder: Path, *, slots: int = -1) -> None:
         self.network = network

@@ -86,7 +86,7 @@ class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: int = 20 << 30
 
 
-class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a job: its path below the data folder, its size in bytes and its permissions.
 
     `digest` is the SHA-256 of the content, "" for a file that the host does not need.
@@ -102,7 +102,7 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A machine asks to become a host, under a token's key. Answered by Joined, or by HostRefused.
+    """A machine asks to become a host, under a token's key. Answered by HostJoined, or by HostRefused.
 
     `name` may be taken by another host: then the answer has a free one. Later connections use `public_key`.
     """
@@ -147,7 +147,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     below: tuple[Below, ...]
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The host lives: processes that want to run, bytes of memory and of disk that are free. Answered by Heard.
 
     `round_trip` is the seconds from the last beat to its answer, None before the first.
@@ -184,7 +184,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     offset: int
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Bytes of a file of a job that has grown or is new on the host. Answered by Taken.
 
     With `whole` the file is replaced once its `last` part has come, else the bytes go to `offset` of the present one.
@@ -207,7 +207,7 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     path: str
 
 
-class Collected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class FilesCollected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The server has every file of the job as it was when Collect arrived."""
 
     job: str
@@ -225,7 +225,7 @@ class Compare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 # --- from the server to an agent --------------------------------------------------------------------------------------
 
 
-class Joined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class HostJoined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The machine is the host of this name from now on."""
 
     host: str
@@ -253,7 +253,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The server has heard a beat."""
 
 
-class Peer(msgspec.Struct, frozen=True, kw_only=True):
+class HostPeer(msgspec.Struct, frozen=True, kw_only=True):
     """Another host, or the server's own machine with the endpoint "" where nothing listens."""
 
     host: str
@@ -262,10 +262,10 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     public_key: str
 
 
-class Peers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class HostPeers(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All hosts that are up: whose supervisors may ask for outposts here, and where those of this host may ask."""
 
-    peers: tuple[Peer, ...]
+    peers: tuple[HostPeer, ...]
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -277,7 +277,7 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     launch: Launch
     supervises: bool
-    files: tuple[FileEntry, ...]
+    files: tuple[JobFile, ...]
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -302,7 +302,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Collect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The server asks for every file of an attempt that it does not have yet. Answered by Collected, or by Compare.
+    """The server asks for every file of an attempt that it does not have yet. Answered by FilesCollected or Compare.
 
     With `end` the attempt is over: first its processes there write what only they have, and end. `files` are those that
     the server has, None where the agent should know.
@@ -312,7 +312,7 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     owner: str
     attempt: int
     end: bool
-    files: tuple[FileEntry, ...] | None = None
+    files: tuple[JobFile, ...] | None = None
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -492,8 +492,21 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     vitals: tuple[Vital, ...]
 
 
-ToServer = Join | HostHello | Beat | SupervisorStarted | SupervisorEnded | Want | Part | Gone | Collected | Compare
-ToHost = Joined | HostRefused | HostWelcome | Heard | Peers | Prepare | Chunk | Taken | Collect | Forget | Retire
+ToServer = (
+    Join
+    | HostHello
+    | HostBeat
+    | SupervisorStarted
+    | SupervisorEnded
+    | Want
+    | FilePart
+    | Gone
+    | FilesCollected
+    | Compare
+)
+ToHost = (
+    HostJoined | HostRefused | HostWelcome | Heard | HostPeers | Prepare | Chunk | Taken | Collect | Forget | Retire
+)
 ToAgent = StartOutpost | PutFile
 FromAgent = OutpostStarted | OutpostEnded | FilePut
 ToOutpost = StartProcess | EndProcess | KillProcess | TellProcess | LookAtWorkers | Farewell

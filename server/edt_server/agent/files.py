@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from edt_sdk.schemas.errors import EdtError
-from edt_sdk.schemas.wire.agent import PART, WINDOW, FileEntry
+from edt_sdk.schemas.wire.agent import PART, WINDOW, JobFile
 from edt_sdk.schemas.wire.regular import make_folder
 from edt_server.files import job_trees
 from edt_server.files.job_trees import Digests, JobTree
@@ -37,7 +37,7 @@ class HostFiles:
         self.digests = Digests()
         make_private_dir(self._cache)
 
-    async def have(self, tree: JobTree, entries: Iterable[FileEntry], fetch: Fetch) -> None:
+    async def have(self, tree: JobTree, entries: Iterable[JobFile], fetch: Fetch) -> None:
         """Have all these files of a job here, and no other ones.
 
         EdtError when one cannot be had, or is no file that a job may have. OSError when it cannot be written.
@@ -48,7 +48,7 @@ class HostFiles:
         await asyncio.to_thread(self._clear, tree, frozenset(places))
         room = asyncio.Semaphore(WINDOW)
 
-        async def fetch_one(entry: FileEntry) -> None:
+        async def fetch_one(entry: JobFile) -> None:
             place = places[entry.path]
             if await asyncio.to_thread(self._is_here, tree, entry, place):
                 return
@@ -88,7 +88,7 @@ class HostFiles:
                 with contextlib.suppress(OSError):
                     (self._data_dir / path).unlink()
 
-    def _is_here(self, tree: JobTree, entry: FileEntry, place: Path) -> bool:
+    def _is_here(self, tree: JobTree, entry: JobFile, place: Path) -> bool:
         """Return whether the file is here with this content, copied from what is kept if necessary."""
         with contextlib.suppress(OSError):
             if place.lstat().st_size == entry.size and self.digests.of(place, tree.within(place)) == entry.digest:
@@ -107,7 +107,7 @@ class HostFiles:
         os.replace(beside, place)
         return True
 
-    def _finish(self, entry: FileEntry, beside: Path, place: Path) -> None:
+    def _finish(self, entry: JobFile, beside: Path, place: Path) -> None:
         with beside.open("rb") as file:
             digest = job_trees.content_digest(file)
         if digest != entry.digest:

@@ -143,7 +143,7 @@ async def _ask(token: TokenText, join: wire.Join) -> tuple[str, str]:
             except (ConversationLost, msgspec.MsgspecError):
                 tried.append(f"{_where((server,))} does not take the token, or is not there")
             else:
-                if isinstance(answer, wire.Joined):
+                if isinstance(answer, wire.HostJoined):
                     return answer.host, server
                 if isinstance(answer, wire.HostRefused):
                     raise Unprocessable(answer.why, hint=answer.hint, field="token")

@@ -26,7 +26,7 @@ from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Launch, Slot
 from edt_sdk.schemas.wire.link import Begin
 from edt_sdk.schemas.wire.task import Task
-from edt_server.agent.host import MAX_LINE
+from edt_server.agent.below import MAX_LINE
 from edt_server.supervisor.link_server import LinkServer
 from edt_server.supervisor.processes.children import Children
 from edt_server.supervisor.processes.forker import Forker

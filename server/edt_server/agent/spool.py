@@ -27,7 +27,7 @@ from edt_server.files.job_trees import Digests, JobTree, content_digest
 
 log = logging.getLogger(__name__)
 
-Send = Callable[[wire.Part | wire.Gone, bytes], bool]
+Send = Callable[[wire.FilePart | wire.Gone, bytes], bool]
 """Sends a message and the bytes behind it. Returns False while there is no connection."""
 INTERVAL = 0.25
 # A look takes at most this share of the time: a job with very many files is looked at less often.
@@ -96,7 +96,7 @@ class Spool:
         """The job's id."""
         return self.tree.paths.job_id
 
-    def compare(self, entries: Iterable[wire.FileEntry], digests: Digests) -> None:
+    def compare(self, entries: Iterable[wire.JobFile], digests: Digests) -> None:
         """Know what the server has from a list of its files. Blocks."""
         for entry in entries:
             place = self.tree.paths.data_dir / entry.path
@@ -202,7 +202,7 @@ class Spool:
                 while True:
                     data = file.read(min(wire.PART, now.st_size - offset))
                     last = not data or offset + len(data) >= now.st_size
-                    part = wire.Part(
+                    part = wire.FilePart(
                         job=self.job,
                         attempt=self.attempt,
                         path=path,
@@ -225,7 +225,7 @@ class Spool:
             self._close(path, state)
         return True
 
-    async def _part(self, path: str, file: _File, message: wire.Part | wire.Gone, data: bytes) -> bool:
+    async def _part(self, path: str, file: _File, message: wire.FilePart | wire.Gone, data: bytes) -> bool:
         await self.room.acquire()
         if self.refused:
             self.room.release()
@@ -293,7 +293,7 @@ class Spool:
         except OSError:
             return 0
 
-    def _begins(self, place: Path, entry: wire.FileEntry) -> bool:
+    def _begins(self, place: Path, entry: wire.JobFile) -> bool:
         """Return whether a file begins with the content that the server has."""
         try:
             with open_regular(place, within=self.tree.within(place)) as file:

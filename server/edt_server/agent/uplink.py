@@ -149,7 +149,7 @@ class Uplink:
         while True:
             self._asked = time.monotonic()
             self.send(
-                wire.Beat(
+                wire.HostBeat(
                     load=os.getloadavg()[0],
                     memory_free=_memory("MemAvailable"),
                     disk_free=_disk_free(self._orders.data_dir),

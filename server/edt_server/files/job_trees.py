@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from edt_sdk.schemas.errors import InvalidRequest
-from edt_sdk.schemas.wire.agent import FileEntry
+from edt_sdk.schemas.wire.agent import JobFile
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import make_folder, open_regular
 from edt_server.system.presence import FILE as PRESENCE
@@ -127,7 +127,7 @@ class Digests:
                 self._known[key] = content_digest(file)
             return self._known[key]
 
-    def entry(self, data_dir: Path, path: str, within: Path, *, needed: bool = True) -> FileEntry | None:
+    def entry(self, data_dir: Path, path: str, within: Path, *, needed: bool = True) -> JobFile | None:
         """Return what a message says of a file, None when it cannot be read. Blocks."""
         place = data_dir / path
         try:
@@ -135,7 +135,7 @@ class Digests:
             found = os.lstat(place)
         except OSError:
             return None
-        return FileEntry(path=path, size=found.st_size, mode=stat.S_IMODE(found.st_mode), digest=digest)
+        return JobFile(path=path, size=found.st_size, mode=stat.S_IMODE(found.st_mode), digest=digest)
 
 
 def content_digest(file: BinaryIO, size: int | None = None) -> str:

@@ -59,7 +59,7 @@ class HostConnection:
     peer: bytes | None = None
     hello: wire.HostHello | None = None
     closed: float | None = None
-    beat: wire.Beat | None = None
+    beat: wire.HostBeat | None = None
     why: str = ""
     prepared: set[tuple[str, int]] = field(default_factory=set)
     below: set[tuple[str, int]] = field(default_factory=set)
@@ -67,7 +67,7 @@ class HostConnection:
     starting: dict[tuple[str, int], asyncio.Future[ProcessIdentity]] = field(default_factory=dict)
     collecting: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     offered: dict[str, frozenset[str]] = field(default_factory=dict)
-    parts: asyncio.Queue[tuple[wire.Part | wire.Gone, bytes]] = field(default_factory=asyncio.Queue)
+    parts: asyncio.Queue[tuple[wire.FilePart | wire.Gone, bytes]] = field(default_factory=asyncio.Queue)
 
     @property
     def name(self) -> str:

@@ -370,7 +370,7 @@ class Fleet:
 
     def _hear(self, host: HostConnection, message: wire.ToServer, data: bytes) -> None:
         match message:
-            case wire.Beat():
+            case wire.HostBeat():
                 host.beat = message
                 self._send(host, wire.Heard())
             case wire.SupervisorStarted(job=job, attempt=attempt, identity=identity, why=why):
@@ -385,22 +385,22 @@ class Fleet:
                         waiting.set_result(identity)
             case wire.SupervisorEnded(job=job, attempt=attempt):
                 host.over((job, attempt))
-            case wire.Part() | wire.Gone():
+            case wire.FilePart() | wire.Gone():
                 host.parts.put_nowait((message, data))
             case wire.Want():
                 self._spawn(self._give(host, message), f"edt give {host.name}")
-            case wire.Collected(job=job):
+            case wire.FilesCollected(job=job):
                 collected = host.collecting.get(job)
                 if collected is not None and not collected.done():
                     collected.set_result(None)
             case wire.Compare(job=job, end=end) if job in self._placed:
                 self._spawn(self._compare(host, self._placed[job], end=end), f"edt compare {job}")
 
-    def _join(self, token: str, join: wire.Join) -> wire.Joined | wire.HostRefused:
+    def _join(self, token: str, join: wire.Join) -> wire.HostJoined | wire.HostRefused:
         valid = self._tokens.get(token)
         same = next((each for each in self._hosts.values() if each.record.public_key == join.public_key), None)
         if same is not None:
-            return wire.Joined(host=same.name)  # the answer was lost
+            return wire.HostJoined(host=same.name)  # the answer was lost
         if join.protocol != wire.AGENT_PROTOCOL:
             return _other_version(join.protocol)
         if valid is None or valid.uses < 1 or valid.expires < time.time():
@@ -427,7 +427,7 @@ class Fleet:
         if self._control is not None:
             self._control.admit(wire.HOST_KEY + name, join.public_key)
         log.info("host %s has joined", name)
-        return wire.Joined(host=name)
+        return wire.HostJoined(host=name)
 
     def _greet(self, host: HostConnection, peer: bytes, hello: wire.HostHello) -> None:
         before = host.hello
@@ -487,14 +487,14 @@ class Fleet:
         supervises = placed.home == host.name
         # Only the supervisor gets its key.
         orders = self._secrets.get(placed.orders.job_id, placed.orders) if supervises else placed.orders
-        files: tuple[wire.FileEntry, ...] = ()
+        files: tuple[wire.JobFile, ...] = ()
         if not host.record.shared:
             files = await asyncio.to_thread(self._needed, placed, supervises)
             host.offered[orders.job_id] = frozenset(each.path for each in files)
         if self._placed.get(orders.job_id) is placed:
             self._send(host, wire.Prepare(launch=orders, supervises=supervises, files=files))
 
-    def _needed(self, placed: _Placed, supervises: bool) -> tuple[wire.FileEntry, ...]:
+    def _needed(self, placed: _Placed, supervises: bool) -> tuple[wire.JobFile, ...]:
         """Return the files of a job that a host needs, and the others that its supervisor's host may know of."""
         tree, orders, root = placed.tree, placed.orders, self._settings.data_dir
         found = [path for path, _ in tree.files()]
@@ -509,7 +509,7 @@ class Fleet:
         wanted = [path for path in found if (root / path).is_relative_to(code) or str(root / path) == orders.warm_start]
         return self._entries(tree, wanted, frozenset(wanted))
 
-    def _entries(self, tree: JobTree, found: list[str], needed: frozenset[str]) -> tuple[wire.FileEntry, ...]:
+    def _entries(self, tree: JobTree, found: list[str], needed: frozenset[str]) -> tuple[wire.JobFile, ...]:
         root = self._settings.data_dir
         made = [self._digests.entry(root, each, tree.within(root / each), needed=each in needed) for each in found]
         return tuple(each for each in made if each is not None)
@@ -546,7 +546,7 @@ class Fleet:
                     self._send(host, answer)
                 break
 
-    def _sender(self, host: HostConnection, part: wire.Part | wire.Gone) -> intake.Sender:
+    def _sender(self, host: HostConnection, part: wire.FilePart | wire.Gone) -> intake.Sender:
         placed = self._placed.get(part.job)
         if placed is None:
             return intake.Sender(host.name, refused="The job is over.")
@@ -572,7 +572,7 @@ class Fleet:
             host.collecting.pop(job, None)
 
     async def _compare(self, host: HostConnection, placed: _Placed, *, end: bool) -> None:
-        def entries() -> tuple[wire.FileEntry, ...]:
+        def entries() -> tuple[wire.JobFile, ...]:
             found = [path for path, _ in placed.tree.files()]
             return self._entries(placed.tree, found, frozenset(found))
 
@@ -674,15 +674,15 @@ class Fleet:
 
     def _send_peers(self) -> None:
         self._peers_due = False
-        own = wire.Peer(host=MACHINE, endpoint="", identity=identify(os.getpid()), public_key=self._keys[0])
+        own = wire.HostPeer(host=MACHINE, endpoint="", identity=identify(os.getpid()), public_key=self._keys[0])
         there = [(each, each.hello) for each in self._hosts.values() if each.connected and each.hello is not None]
         others = [
-            wire.Peer(
+            wire.HostPeer(
                 host=each.name, endpoint=hello.endpoint, identity=hello.identity, public_key=each.record.public_key
             )
             for each, hello in there
         ]
-        message = wire.Peers(peers=(own, *others))
+        message = wire.HostPeers(peers=(own, *others))
         for host, _ in there:
             self._send(host, message)
 

@@ -32,7 +32,7 @@ class Sender:
     refused: str = ""
 
 
-def take(parts: Iterable[tuple[Sender, wire.Part | wire.Gone, bytes]]) -> list[wire.Taken]:
+def take(parts: Iterable[tuple[Sender, wire.FilePart | wire.Gone, bytes]]) -> list[wire.Taken]:
     """Write all parts, and return the answers once they are on the disk. One for each part, in order.
 
     OSError where a file cannot be written, as when the disk is full: then no answer may be sent.
@@ -68,7 +68,7 @@ def take(parts: Iterable[tuple[Sender, wire.Part | wire.Gone, bytes]]) -> list[w
     return answers
 
 
-def _for_members(sender: Sender, part: wire.Part | wire.Gone, place: Path) -> bool:
+def _for_members(sender: Sender, part: wire.FilePart | wire.Gone, place: Path) -> bool:
     assert sender.tree is not None
     if not sender.tree.of_member(part.path, engine=sender.engine):
         return False
@@ -76,7 +76,7 @@ def _for_members(sender: Sender, part: wire.Part | wire.Gone, place: Path) -> bo
     return not (place.suffix == ".ckpt" and place.exists())
 
 
-def _whole(sender: Sender, place: Path, part: wire.Part, data: bytes) -> bool:
+def _whole(sender: Sender, place: Path, part: wire.FilePart, data: bytes) -> bool:
     assert sender.tree is not None
     beside = place.with_name(f".{place.name}.{sender.host}{job_trees.UNFINISHED}")
     within = sender.tree.within(place)

@@ -1,0 +1,254 @@
+"""The attempts of jobs whose orders a host has: their files come and go, and their processes begin and end, with these.
+
+On a host with files of its own an attempt begins when its files are here, and is over for the host when the server has
+what it wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.frameworks import Framework
+from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.control import Launch
+from edt_sdk.schemas.wire.paths import JobPaths
+from edt_server.agent.below import END_PATIENCE, ProcessesBelow
+from edt_server.agent.files import HostFiles
+from edt_server.agent.orders import localized
+from edt_server.agent.spool import Spool
+from edt_server.agent.uplink import Uplink
+from edt_server.files import job_trees
+from edt_server.files.job_trees import JobTree
+from edt_server.messaging import ConversationLost, read_struct
+from edt_server.supervisor.processes.predecessors import Predecessors
+from edt_server.system.private_files import make_private_dir, write_private
+
+log = logging.getLogger(__name__)
+
+# Processes of an attempt that is over finish an update and write what only they have.
+LAST_PATIENCE = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class JobHere:
+    """An attempt whose orders are here. `home` is its supervisor's host, and `ready` is set when its files are here."""
+
+    launch: Launch
+    home: str
+    tree: JobTree
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    spool: Spool | None = None
+    sending: asyncio.Task[None] | None = None
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt."""
+        return self.launch.attempt
+
+    async def stop_sending(self) -> None:
+        """Send no more of its files."""
+        if self.sending is not None:
+            self.sending.cancel()
+            await asyncio.wait({self.sending})
+
+
+class JobsHere:
+    """The jobs of a host. `interface` returns the address that its workers listen at."""
+
+    def __init__(
+        self, orders: wire.AgentOrders, uplink: Uplink, below: ProcessesBelow, interface: Callable[[], str]
+    ) -> None:
+        self._orders = orders
+        self._uplink = uplink
+        self._below = below
+        self._interface = interface
+        self._data_dir = Path(orders.data_dir)
+        self._files = None if orders.shared else HostFiles(self._data_dir, orders.cache_bytes)
+        self._here: dict[str, JobHere] = {}
+        self._chunks: dict[tuple[str, str, int], asyncio.Future[bytes]] = {}
+        self._room = asyncio.Semaphore(wire.WINDOW)
+        self._ordered = asyncio.Event()
+
+    async def prepare(self, order: wire.Prepare) -> None:
+        """Have the orders and the files of an attempt here, and start its supervisor if it belongs here."""
+        job, attempt = order.launch.job_id, order.launch.attempt
+        before = self._here.get(job)
+        if before is not None and before.attempt >= attempt:
+            # The server has not heard the answer. What is still under way here goes on.
+            if order.supervises and before.ready.is_set():
+                self._tell_supervisor(job, attempt)
+            return
+        try:
+            await self.end_attempt(job, attempt - 1)
+            if before is not None:
+                await before.stop_sending()
+            launch = localized(order.launch, self._orders, self._interface(), supervises=order.supervises)
+            here = JobHere(launch, order.launch.host, JobTree(JobPaths(self._data_dir, launch.owner, job)))
+            self._here[job] = here
+            self._ordered.set()
+            self._ordered = asyncio.Event()
+            await self._begin(here, order)
+        except* (EdtError, OSError, ConversationLost) as wrong:
+            why = "; ".join(str(each) for each in _leaves(wrong))
+            log.warning("job %s could not be prepared: %s", job, why)
+            left = self._here.get(job)
+            if left is not None and left.attempt == attempt and not left.ready.is_set():
+                del self._here[job]
+            if order.supervises:
+                self._uplink.send(wire.SupervisorStarted(job=job, attempt=attempt, identity=None, why=why))
+
+    async def _begin(self, here: JobHere, order: wire.Prepare) -> None:
+        paths = here.tree.paths
+        make_private_dir(paths.job_dir)
+        make_private_dir(Path(here.launch.runtime_dir))
+        if self._files is not None:
+            await self._files.have(here.tree, order.files, lambda path, offset: self._fetch(paths.job_id, path, offset))
+            await self._send_files(here, order.files, supervises=order.supervises)
+        if order.supervises or self._files is not None:
+            write_private(paths.launch_file, msgspec.json.encode(here.launch))
+        here.ready.set()
+        if order.supervises:
+            self._below.start_supervisor(here.launch, paths)
+            self._tell_supervisor(paths.job_id, here.attempt)
+
+    def _tell_supervisor(self, job: str, attempt: int) -> None:
+        identity = self._below.supervisor(job, attempt)
+        if identity is None:
+            self._uplink.send(wire.SupervisorEnded(job=job, attempt=attempt, code=0))
+        else:
+            self._uplink.send(wire.SupervisorStarted(job=job, attempt=attempt, identity=identity))
+
+    async def of(self, job: str, attempt: int) -> JobHere:
+        """Return the job here, once the orders of this attempt, or of a later one, have come and its files are here."""
+        while (here := self._here.get(job)) is None or here.attempt < attempt:
+            await self._ordered.wait()
+        if here.attempt == attempt:
+            await here.ready.wait()
+        return here
+
+    async def collect(self, order: wire.Collect) -> None:
+        """Let the server have every file of an attempt, after the end of its processes if it is over."""
+        job, attempt = order.job, order.attempt
+        if order.end:
+            await self.end_attempt(job, attempt)
+        here = self._here.get(job)
+        if here is None and self._files is not None:
+            # Of an agent before this one, which did not come to send everything.
+            tree = JobTree(JobPaths(self._data_dir, order.owner, job))
+            launch = read_struct(tree.paths.launch_file, Launch)
+            if launch is not None and launch.attempt == attempt:
+                if order.files is None:
+                    self._uplink.send(wire.Compare(job=job, attempt=attempt, end=order.end))
+                    return
+                here = self._here[job] = JobHere(launch, launch.host, tree)
+                await self._send_files(here, order.files, supervises=launch.host == self._orders.host)
+                here.ready.set()
+        if here is not None and here.spool is not None and here.attempt == attempt:
+            await here.spool.flushed()
+        self._uplink.send(wire.FilesCollected(job=job, attempt=attempt))
+
+    async def end_attempt(self, job: str, attempt: int) -> None:
+        """End what is left here of an attempt, or of an older one. Its workers write first what only they have."""
+        await self._below.end_attempt(job, attempt, LAST_PATIENCE + END_PATIENCE)
+        here = self._here.get(job)
+        if here is None or here.attempt > attempt:
+            return
+        # All processes of an attempt hold its lock. Those without a supervisor end by themselves.
+        lock = Path(here.launch.runtime_dir) / "alive.lock"
+        if lock.exists():
+            predecessors = Predecessors(lock, LAST_PATIENCE)
+            try:
+                await predecessors.gone()
+            finally:
+                predecessors.close()
+
+    async def forget(self, job: str, owner: str) -> None:
+        """Drop a job that is over, with all its files here."""
+        here = self._here.pop(job, None)
+        if here is not None:
+            await here.stop_sending()
+        await self._below.end_outpost(job)
+        if self._files is not None:
+            await asyncio.to_thread(self._files.remove, JobTree(JobPaths(self._data_dir, owner, job)))
+            await asyncio.to_thread(self._files.trim)
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def given(self, chunk: wire.Chunk, data: bytes) -> None:
+        """Take the bytes of a file that were asked for."""
+        waiting = self._chunks.pop((chunk.job, chunk.path, chunk.offset), None)
+        if waiting is None or waiting.done():
+            return
+        if chunk.lost:
+            waiting.set_exception(EdtError(f"The server cannot give {chunk.path}: {chunk.lost}", job=chunk.job))
+        else:
+            waiting.set_result(data)
+
+    def taken(self, answer: wire.Taken) -> None:
+        """Take the server's answer to a part of a file."""
+        here = self._here.get(answer.job)
+        if here is not None and here.spool is not None:
+            here.spool.taken(answer)
+
+    def disconnected(self) -> None:
+        """The connection to the server is lost: what was asked for will not come, and what was sent may not have."""
+        for waiting in self._chunks.values():
+            if not waiting.done():
+                waiting.set_exception(ConversationLost("the server is gone"))
+        self._chunks.clear()
+        for here in self._here.values():
+            if here.spool is not None:
+                here.spool.disconnected()
+
+    async def put(self, job: str, put: wire.PutFile, content: bytes) -> wire.FilePut:
+        """Write a part of a file that the job's supervisor gives, into the job's own folder."""
+        tree = self._here[job].tree
+        try:
+            place = tree.checked(f"{tree.paths.job_dir.relative_to(self._data_dir)}/{put.name}")
+            beside = place.with_name(f".{place.name}{job_trees.UNFINISHED}")
+            write, fresh = job_trees.write_at, put.offset == 0
+            await asyncio.to_thread(write, beside, tree.within(place), put.offset, content, 0o600, fresh=fresh)
+            if put.last:
+                os.replace(beside, place)
+        except (EdtError, OSError) as wrong:
+            return wire.FilePut(name=put.name, offset=put.offset, why=str(wrong))
+        return wire.FilePut(name=put.name, offset=put.offset)
+
+    async def _send_files(self, here: JobHere, known: tuple[wire.JobFile, ...], *, supervises: bool) -> None:
+        """Send from now on what changes of the job's files, of which the server has those that are `known`."""
+        assert self._files is not None
+        here.spool = Spool(
+            tree=here.tree,
+            attempt=here.attempt,
+            supervises=supervises,
+            engine=here.launch.spec.framework == Framework.EDT,
+            send=self._uplink.send,
+            room=self._room,
+            connected=self._uplink.connected,
+        )
+        await asyncio.to_thread(here.spool.compare, known, self._files.digests)
+        here.sending = asyncio.create_task(here.spool.run(), name=f"spool {here.launch.job_id}")
+
+    async def _fetch(self, job: str, path: str, offset: int) -> bytes:
+        future = self._chunks[job, path, offset] = asyncio.get_running_loop().create_future()
+        if not self._uplink.send(wire.Want(job=job, path=path, offset=offset)):
+            self._chunks.pop((job, path, offset), None)
+            raise ConversationLost("the server is gone")
+        data: bytes = await future
+        return data
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> list[BaseException]:
+    """Return the errors in a group of groups."""
+    found: list[BaseException] = []
+    for each in group.exceptions:
+        found += _leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
+    return found

@@ -1,0 +1,85 @@
+"""Machines that share nothing but a network join a server, and one training goes on whatever happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edt_sdk import Job
+from tests.e2e.fleet import Machines, committed
+from tests.e2e.gates import Gates
+from tests.e2e.harness import Jobs
+from tests.e2e.hosts import hosts_of
+from tests.network import Network
+
+EPOCHS = 40
+ARGUMENTS = ("--epochs", str(EPOCHS), "--samples", "300")
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    with Network("one", "two", "three", "head") as network:
+        yield network
+
+
+@pytest.fixture(scope="module")
+def machines(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Machines:
+    return Machines(network, tmp_path_factory.mktemp("machines"))
+
+
+@pytest.fixture(scope="module")
+def jobs(machines: Machines) -> Iterator[Jobs]:
+    with machines.serving() as jobs:
+        yield jobs
+
+
+@pytest.fixture(scope="module")
+def alone(machines: Machines, jobs: Jobs) -> Job:
+    """The same training on one worker of the first machine."""
+    machines.join(jobs, "one")
+    return jobs.submit("cnn.py", *ARGUMENTS, max_workers=1).wait(300)
+
+
+@pytest.fixture
+def gates(tmp_path: Path) -> Gates:
+    return Gates(tmp_path / "gates", EPOCHS)
+
+
+def begun(jobs: Jobs, gates: Gates) -> Job:
+    return jobs.submit("cnn.py", *ARGUMENTS, "--gates", str(gates.folder))
+
+
+def more_updates(jobs: Jobs, job: Job, gates: Gates, more: int = 3) -> None:
+    goal = len(committed(jobs, job)) + more
+    gates.open_until(lambda: len(committed(jobs, job)) >= goal, f"{more} more updates")
+
+
+def is_as_alone(jobs: Jobs, job: Job, alone: Job) -> None:
+    """The job ends with the bits of one worker, and every update is in its log once."""
+    job.wait(300)
+    assert committed(jobs, job) == list(range(len(jobs.commits(alone))))
+    assert jobs.file_hashes(job) == jobs.file_hashes(alone)
+    for commit in jobs.commits(job):
+        indices = [index for shard in commit["shards"] for index in shard["indices"]]
+        assert len(indices) == len(set(indices))
+
+
+def test_a_training_grows_over_machines_and_moves_when_its_first_one_leaves(
+    machines: Machines, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job = begun(jobs, gates)
+    gates.open_until(lambda: hosts_of(job) == {"one"}, "a worker on one")
+    machines.join(jobs, "two")
+    gates.open_until(lambda: hosts_of(job) == {"one", "two"}, "workers on two machines")
+    more_updates(jobs, job, gates)
+    # The machine with the job's supervisor and its files gives up its slot.
+    jobs.client.drain_host("one")
+    gates.open_until(lambda: hosts_of(job) == {"two"}, "the job on the other machine")
+    more_updates(jobs, job, gates)
+    jobs.client.drain_host("one", undo=True)
+    gates.open_until(lambda: hosts_of(job) == {"one", "two"}, "workers on two machines again")
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+    assert not list((machines.folder / "two" / "jobs").iterdir()), "what was copied is gone with the job"
