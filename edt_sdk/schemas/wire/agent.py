@@ -296,6 +296,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """
 
     job: str
+    attempt: int
     path: str
     refused: str = ""
     again: bool = False

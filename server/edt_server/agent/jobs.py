@@ -195,7 +195,7 @@ class JobsHere:
     def taken(self, answer: wire.Taken) -> None:
         """Take the server's answer to a part of a file."""
         here = self._here.get(answer.job)
-        if here is not None and here.spool is not None:
+        if here is not None and here.spool is not None and here.attempt == answer.attempt:
             here.spool.taken(answer)
 
     def disconnected(self) -> None:

@@ -129,6 +129,7 @@ class Spool:
         except Refused as why:
             log.warning("the server takes no files of job %s, attempt %d: %s", self.job, self.attempt, why)
         finally:
+            self.disconnected()  # other jobs need the room
             self._round_over.set()
 
     async def flushed(self) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire import agent as wire
 from edt_server.files import job_trees
@@ -40,14 +42,14 @@ def take(parts: Iterable[tuple[Sender, wire.FilePart | wire.Gone, bytes]]) -> li
     answers: list[wire.Taken] = []
     grown: set[Path] = set()
     for sender, part, data in parts:
-        answer = wire.Taken(job=part.job, path=part.path)
+        answer = wire.Taken(job=part.job, attempt=part.attempt, path=part.path)
         if sender.tree is None:
-            answers.append(wire.Taken(job=part.job, path=part.path, refused=sender.refused))
+            answers.append(msgspec.structs.replace(answer, refused=sender.refused))
             continue
         try:
             place = sender.tree.checked(part.path)
         except InvalidRequest as wrong:
-            answers.append(wire.Taken(job=part.job, path=part.path, refused=wrong.message))
+            answers.append(msgspec.structs.replace(answer, refused=wrong.message))
             continue
         if not sender.supervises and not _for_members(sender, part, place):
             pass  # the supervisor's host has that file
@@ -58,9 +60,9 @@ def take(parts: Iterable[tuple[Sender, wire.FilePart | wire.Gone, bytes]]) -> li
             if job_trees.write_at(place, sender.tree.within(place), part.offset, data, part.mode, fresh=False):
                 grown.add(place)
             else:
-                answer = wire.Taken(job=part.job, path=part.path, again=True)
+                answer = msgspec.structs.replace(answer, again=True)
         elif not _whole(sender, place, part, data):
-            answer = wire.Taken(job=part.job, path=part.path, again=True)
+            answer = msgspec.structs.replace(answer, again=True)
         answers.append(answer)
     for place in grown:
         with contextlib.suppress(FileNotFoundError):  # replaced or removed by a later part
