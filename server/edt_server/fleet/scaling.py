@@ -71,7 +71,7 @@ class HostUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScalingDecision:
     """What the provider is told: how many hosts it should have without those that drain, and ids of hosts to drain.
 
     A host with work is drained before it is given back: its slots are withdrawn, and its jobs leave at their boundary.
@@ -100,7 +100,7 @@ class Scaling:
         self._next: float | None = None
         self._full = False  # more hosts would be asked for if max_hosts let them
 
-    def decide(self, now: float, demand: int, hosts: Sequence[HostUse]) -> Decision:
+    def decide(self, now: float, demand: int, hosts: Sequence[HostUse]) -> ScalingDecision:
         """Return what the provider is told at `now`.
 
         Args:
@@ -124,7 +124,7 @@ class Scaling:
         surplus = (since + self._settings.idle_after for since in self._surplus_since)
         times = (self._paused_until, self._due(), *surplus, *map(self._expires, kept.values()))
         self._next = min((time for time in times if time is not None and time > now), default=None)
-        return Decision(self._wish, tuple(host.id for host in here if host.id in release))
+        return ScalingDecision(self._wish, tuple(host.id for host in here if host.id in release))
 
     def failed(self, now: float) -> None:
         """Record that the provider refused a wish, or that a host it was asked for will not come.

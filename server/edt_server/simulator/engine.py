@@ -50,7 +50,7 @@ class Scheduler(Protocol):
         ...
 
 
-class Hosts(Protocol):
+class ComingSlots(Protocol):
     """Hosts that come and go: `Machines`."""
 
     def look(self, now: float) -> SlotsChanged | None:
@@ -176,7 +176,7 @@ class Engine:
         watch: Callable[[float, int, int], None] | None = None,
         present: Mapping[str, int] | None = None,
         begin: float = 0.0,
-        hosts: Hosts | None = None,
+        hosts: ComingSlots | None = None,
     ) -> None:
         self._scheduler, self._slots, self._settings = scheduler, slots, settings
         self._clock, self._watch, self._hosts = clock, watch, hosts

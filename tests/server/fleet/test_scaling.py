@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edt_server.fleet.scaling import Decision, HostUse, Scaling, ScalingSettings, span
+from edt_server.fleet.scaling import HostUse, Scaling, ScalingDecision, ScalingSettings, span
 
 
 class Provided:
@@ -23,7 +23,7 @@ class Provided:
         self.start, self.now, self.demand, self.gives = start, 0.0, 0, True
         self.hosts: dict[str, HostUse] = {}
         self.asked = 0
-        self.told = Decision(0)
+        self.told = ScalingDecision(0)
 
     def look(self):
         left = max(0, self.demand)
@@ -69,7 +69,7 @@ def test_a_demand_that_lasts_is_met_and_hosts_without_work_go():
     assert p.wait(299) == (3, 0), "idle for less than 300 s"
     assert p.wait(1) == (1, 0)
     assert p.wait(302, demand=0) == (0, 0)
-    assert p.told == Decision(0)
+    assert p.told == ScalingDecision(0)
 
 
 @pytest.mark.parametrize(("slots", "hosts"), [(1, 1), (8, 1), (9, 2), (32, 4), (1000, 4), (-3, 0)])
@@ -123,49 +123,49 @@ def test_hosts_on_their_way_count_and_are_let_go_when_nobody_needs_them_any_more
 def test_a_host_that_jobs_do_not_leave_stays_though_fewer_would_do():
     scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8, patience=0))
     here = [HostUse("a", 8, held=1), HostUse("b", 8, held=1), HostUse("c", 8, idle_since=0.0)]
-    assert scaling.decide(0.0, 2, here) == Decision(3)
-    assert scaling.decide(299.0, 2, here) == Decision(3)
+    assert scaling.decide(0.0, 2, here) == ScalingDecision(3)
+    assert scaling.decide(299.0, 2, here) == ScalingDecision(3)
     assert scaling.next_look() == 300.0
-    assert scaling.decide(300.0, 2, here) == Decision(2, ("c",))
-    assert scaling.decide(301.0, 2, here) == Decision(2, ("c",)), "asking twice is asking once"
-    assert scaling.decide(302.0, 2, [*here[:2], replace(here[2], draining=True)]) == Decision(2)
+    assert scaling.decide(300.0, 2, here) == ScalingDecision(2, ("c",))
+    assert scaling.decide(301.0, 2, here) == ScalingDecision(2, ("c",)), "asking twice is asking once"
+    assert scaling.decide(302.0, 2, [*here[:2], replace(here[2], draining=True)]) == ScalingDecision(2)
 
 
 def test_an_idle_host_that_the_demand_needs_stays():
     """Its slots may be owned and not lent: without them the others' jobs would lose theirs."""
     scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8))
     here = [HostUse("a", 8, held=8), HostUse("b", 8, idle_since=0.0), HostUse("c", 8, idle_since=5.0)]
-    assert scaling.decide(700.0, 17, here) == Decision(3)
-    assert scaling.decide(1000.0, 15, here) == Decision(3), "they were needed until now"
-    assert scaling.decide(1300.0, 15, here) == Decision(2, ("b",)), "the longest idle goes"
+    assert scaling.decide(700.0, 17, here) == ScalingDecision(3)
+    assert scaling.decide(1000.0, 15, here) == ScalingDecision(3), "they were needed until now"
+    assert scaling.decide(1300.0, 15, here) == ScalingDecision(2, ("b",)), "the longest idle goes"
 
 
 def test_packed_jobs_move_together_when_there_was_room_for_long_enough():
     scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8, patience=0, pack=True))
     a, b, c = HostUse("a", 8, held=3), HostUse("b", 8, held=2, pinned=True), HostUse("c", 8, held=4)
-    assert scaling.decide(0.0, 9, [a, b, c]) == Decision(3)
-    assert scaling.decide(200.0, 8, [a, b, c]) == Decision(3), "from now on one would do, if b could be left"
-    assert scaling.decide(300.0, 8, [a, b, c]) == Decision(2, ("a",)), "b has less to move, but is pinned"
+    assert scaling.decide(0.0, 9, [a, b, c]) == ScalingDecision(3)
+    assert scaling.decide(200.0, 8, [a, b, c]) == ScalingDecision(3), "from now on one would do, if b could be left"
+    assert scaling.decide(300.0, 8, [a, b, c]) == ScalingDecision(2, ("a",)), "b has less to move, but is pinned"
     draining = replace(a, draining=True)
-    assert scaling.decide(301.0, 8, [draining, b, c]) == Decision(2)
-    assert scaling.decide(499.0, 8, [draining, b, c]) == Decision(2), "a second one is too many for 299 s"
-    assert scaling.decide(500.0, 8, [b, c]) == Decision(1, ("c",))
+    assert scaling.decide(301.0, 8, [draining, b, c]) == ScalingDecision(2)
+    assert scaling.decide(499.0, 8, [draining, b, c]) == ScalingDecision(2), "a second one is too many for 299 s"
+    assert scaling.decide(500.0, 8, [b, c]) == ScalingDecision(1, ("c",))
 
 
 def test_without_packing_work_is_never_moved():
     scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8))
     here = [HostUse("a", 8, held=1), HostUse("b", 8, held=1)]
-    assert {scaling.decide(float(now), 2, here) for now in range(0, 5000, 100)} == {Decision(2)}
+    assert {scaling.decide(float(now), 2, here) for now in range(0, 5000, 100)} == {ScalingDecision(2)}
 
 
 def test_draining_hosts_are_replaced_within_the_limit():
     scaling = Scaling(ScalingSettings("ray", max_hosts=3, slots=8, patience=0))
     a, b, c = (HostUse(name, 8, held=8) for name in "abc")
-    assert scaling.decide(0.0, 16, [a, b]) == Decision(2)
-    assert scaling.decide(1.0, 16, [a, replace(b, draining=True)]) == Decision(2), "a and one that replaces b"
-    assert scaling.decide(2.0, 24, [a, replace(b, draining=True), c]) == Decision(2), "b still counts as a host"
+    assert scaling.decide(0.0, 16, [a, b]) == ScalingDecision(2)
+    assert scaling.decide(1.0, 16, [a, replace(b, draining=True)]) == ScalingDecision(2), "a and one that replaces b"
+    assert scaling.decide(2.0, 24, [a, replace(b, draining=True), c]) == ScalingDecision(2), "b still counts as a host"
     assert "given all 3 hosts" in scaling.coming(2.0)
-    assert scaling.decide(3.0, 24, [a, c]) == Decision(3)
+    assert scaling.decide(3.0, 24, [a, c]) == ScalingDecision(3)
     assert scaling.coming(3.0) == ""
 
 
@@ -174,7 +174,7 @@ def test_a_lost_host_is_replaced_only_while_it_is_needed():
     p.wait(100, demand=16)
     del p.hosts["h1"]
     p.wait(3, demand=8)
-    assert p.told == Decision(1)
+    assert p.told == ScalingDecision(1)
     del p.hosts["h2"]
     p.wait(7)
     assert list(p.hosts) == ["h3"]
@@ -182,7 +182,7 @@ def test_a_lost_host_is_replaced_only_while_it_is_needed():
 
 def test_hosts_that_offer_less_than_expected_are_more_of_them():
     scaling = Scaling(ScalingSettings("slurm", max_hosts=9, slots=8, patience=0))
-    assert scaling.decide(0.0, 16, [HostUse("a", 4, held=4), HostUse("b", 4, held=4)]) == Decision(3)
+    assert scaling.decide(0.0, 16, [HostUse("a", 4, held=4), HostUse("b", 4, held=4)]) == ScalingDecision(3)
 
 
 def test_a_provider_that_fails_is_asked_less_and_less_often():
@@ -234,11 +234,11 @@ def test_the_sentence_about_hosts_on_their_way():
 
 def test_the_next_look_is_when_something_would_be_decided():
     scaling = Scaling(ScalingSettings("ray", max_hosts=4, slots=8))
-    assert (scaling.decide(0.0, 0, []), scaling.next_look()) == (Decision(0), None)
-    assert (scaling.decide(1.0, 8, []), scaling.next_look()) == (Decision(0), 6.0)
-    assert (scaling.decide(6.0, 8, []), scaling.next_look()) == (Decision(1), None)
+    assert (scaling.decide(0.0, 0, []), scaling.next_look()) == (ScalingDecision(0), None)
+    assert (scaling.decide(1.0, 8, []), scaling.next_look()) == (ScalingDecision(0), 6.0)
+    assert (scaling.decide(6.0, 8, []), scaling.next_look()) == (ScalingDecision(1), None)
     scaling.failed(7.0)
-    assert scaling.decide(7.0, 8, []) == Decision(0)
+    assert scaling.decide(7.0, 8, []) == ScalingDecision(0)
     assert scaling.next_look() == 12.0
 
 
