@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.fleet import connection, fleet
 from tests.server.fleet.machines import Server
 
@@ -34,4 +35,6 @@ def clock(monkeypatch):
 @pytest.fixture
 def placed(orders, server):
     """The orders of a job whose supervisor is on host a."""
-    return msgspec.structs.replace(orders, host="a", data_dir=str(server.settings.data_dir), spreads=True)
+    found = msgspec.structs.replace(orders, host="a", data_dir=str(server.settings.data_dir), spreads=True)
+    JobPaths(server.settings.data_dir, found.owner, found.job_id).job_dir.mkdir(parents=True)
+    return found
