@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from edt_sdk import Job
-from tests.e2e.fleet import Machines, committed
+from tests.e2e.fleet import Machines, committed, home_of
 from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
 from tests.e2e.hosts import hosts_of
 from tests.network import Network
+from tests.waiting import until
 
 EPOCHS = 40
 ARGUMENTS = ("--epochs", str(EPOCHS), "--samples", "300")
@@ -83,3 +84,79 @@ def test_a_training_grows_over_machines_and_moves_when_its_first_one_leaves(
     gates.open_all()
     is_as_alone(jobs, job, alone)
     assert not list((machines.folder / "two" / "jobs").iterdir()), "what was copied is gone with the job"
+
+
+def on_two_machines(machines: Machines, jobs: Jobs, gates: Gates) -> tuple[Job, str, str]:
+    """A job on two machines, the one with its supervisor and its files, and the other."""
+    for name in ("one", "two"):
+        if name not in machines.agents or machines.agents[name].poll() is not None:
+            machines.join(jobs, name)
+    job = begun(jobs, gates)
+    gates.open_until(lambda: hosts_of(job) == {"one", "two"}, "workers on two machines", ready=2)
+    more_updates(jobs, job, gates)
+    near = home_of(jobs, job)
+    return job, near, "two" if near == "one" else "one"
+
+
+def test_a_member_is_cut_off_and_comes_back(
+    machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, near, far = on_two_machines(machines, jobs, gates)
+    (survivor,) = (each["pid"] for each in job.workers() if each["host"] == near)
+    network.cut(far)
+    more_updates(jobs, job, gates)
+    assert [each["pid"] for each in job.workers() if each["rank"] is not None] == [survivor], "nobody was killed for it"
+    network.heal(far)
+    gates.open_until(lambda: hosts_of(job) == {"one", "two"}, "workers on two machines again", ready=2)
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+
+
+def test_the_machine_with_the_supervisor_is_cut_off_and_what_it_does_then_counts_for_nothing(
+    machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, near, far = on_two_machines(machines, jobs, gates)
+    network.cut(near)
+    until(lambda: home_of(jobs, job) == far, "another supervisor on the other machine")
+    more_updates(jobs, job, gates)
+    network.heal(near)
+    gates.open_until(lambda: hosts_of(job) == {"one", "two"}, "workers on two machines again", ready=2)
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+    assert "has taken the place of attempt" in machines.log(near)
+
+
+def test_the_machine_with_the_supervisor_loses_power(
+    machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, near, far = on_two_machines(machines, jobs, gates)
+    reached = committed(jobs, job)[-1]
+    network.cut(near)
+    network.kill(near)
+    until(lambda: home_of(jobs, job) == far, "another supervisor on the other machine")
+    more_updates(jobs, job, gates)
+    network.heal(near)
+    machines.join(jobs, near)
+    gates.open_until(lambda: hosts_of(job) == {"one", "two"}, "workers on two machines again", ready=2)
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+    resumed = next(event.data["update"] for event in reversed(job.story()) if event.kind == "generation")
+    assert resumed >= reached, "what the other machine had was not computed again"
+
+
+def test_the_server_is_away_and_hears_everything_afterwards(
+    machines: Machines, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, near, _ = on_two_machines(machines, jobs, gates)
+    machines.server.kill()
+    log = machines.folder / near / "jobs" / job.id / "training-0.commits.jsonl"
+    goal = len(log.read_text().splitlines()) + 20
+    gates.open_until(lambda: len(log.read_text().splitlines()) >= goal, "updates without a server")
+    machines.server.start()
+    jobs.client = machines.server.client()
+    job = jobs.client.job(job.id)
+    until(lambda: len(committed(jobs, job)) >= goal, "what was trained without a server")
+    assert home_of(jobs, job) == near
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+    assert not any(event.kind in ("worker_lost", "supervisor_lost") for event in job.story())
