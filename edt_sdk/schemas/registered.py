@@ -1,4 +1,4 @@
-"""Keep what a job uses of the catalogue, what it validates or serves, and what a WMLA client asked, as it was submitted.
+"""Keep what a job uses of the catalogue, what it validates or serves, and what a WMLA client asked, as submitted.
 
 Only the server writes it. What a client sends here is discarded. A data set or model that gets the same name later is
 a different one and does not affect the job.
