@@ -71,8 +71,9 @@ class SlurmProvider(LevelProvider[SlurmSettings]):
             if host_id.rpartition("-")[0] == self.mark:
                 seen[host_id] = self._machine(host_id, *rest.split("|", 2))
         for path in self._spool.glob(f"{self.mark}-*.*"):
-            there = seen.get(path.stem)
-            if path.suffix in (".token", ".up") and (there is None or there.state is ProvidedState.GONE):
+            there, ours = seen.get(path.stem), path.stem.rpartition("-")[0] == self.mark
+            over = there is None or there.state is ProvidedState.GONE
+            if ours and over and path.suffix in (".token", ".up"):
                 path.unlink(missing_ok=True)
         return seen
 

@@ -75,7 +75,7 @@ class SlurmEngine(Engine):
         return {"sbatch": ["--cpus-per-task=1"], "spool": str(self.folder / "spool")}
 
     def break_(self):
-        self._controller.kill()
+        self._controller.terminate()  # it saves its jobs
         self._controller.wait()
         self._controller = None
 
@@ -90,7 +90,7 @@ class SlurmEngine(Engine):
         await until_async(lambda: _output("scontrol", "update", f"jobid={job}", "TimeLimit=1") == "", "the new limit")
 
     def clean(self):
-        _output("scancel", "--user=root", "--state=PENDING")
+        _output("scancel", "--user=root", "--full", "--signal=KILL")
         super().clean()
         until(lambda: not _output("squeue", "--noheader"), "all jobs to end")
 
