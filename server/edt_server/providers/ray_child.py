@@ -37,9 +37,10 @@ def watch():
     end()
 signal.signal(signal.SIGTERM, end)
 try:
-    agent.communicate(token, timeout=0)
-except subprocess.TimeoutExpired:
-    pass
+    agent.stdin.write(token)
+    agent.stdin.close()
+except BrokenPipeError:
+    pass  # it has ended
 threading.Thread(target=watch, daemon=True).start()
 code = agent.wait()
 os._exit(code if code >= 0 else 128 - code)

@@ -45,9 +45,9 @@ class RayEngine(Engine):
         self._temp = Path(f"/tmp/edt-ray-{os.getpid()}")
         self._broken = False
         self._wrapper = folder / "driver"
-        self._node(
-            "head", "--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self._temp}"
-        )
+        head = ["--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self._temp}"]
+        self._node("head", *head)
+        # One after the other: a node whose head is busy gives up.
         for name in ("one", "two"):
             self._node(name, f"--address={self.address}", "--num-cpus=2")
         self.heal()
@@ -108,3 +108,4 @@ class RayEngine(Engine):
             self._programs.append(
                 subprocess.Popen(ray, stdout=words, stderr=words, env={**os.environ, **_QUIET}, cwd="/")
             )
+        until(lambda: "Ray runtime started" in (self.folder / f"{name}.log").read_text(), f"the node {name} of Ray")
