@@ -131,7 +131,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         endpoint: where it listens for supervisors.
         cores, gpus, offers: as in `slots.Host`.
         memory: bytes of the machine.
-        kind: what its results depend on, see `kinds`.
+        kind: what its results depend on, "" where it has no torch (`edt_sdk.training.update.kind`).
         below: what runs there.
     """
 

@@ -31,6 +31,7 @@ from edt_server.agent.uplink import Uplink, memory
 from edt_server.fleet import MACHINE
 from edt_server.messaging import Gatekeeper, listen, send_now, sender_of
 from edt_server.supervisor.processes.memory import forget_host
+from edt_server.system.kinds import kind_here
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import identify
 from edt_server.system.slots import find_gpus, usable_cores
@@ -54,6 +55,7 @@ class HostAgent:
         self._socket: zmq.asyncio.Socket | None = None
         self._peers: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._kind = ""
         self._retired = False
         self._over = asyncio.Event()
         self._below = ProcessesBelow(orders.host, self._supervisor_ended)
@@ -64,6 +66,8 @@ class HostAgent:
         """Serve until no server needs this agent."""
         # A host is present or lost, never half: no state in memory may outlive it (decision 015).
         forget_host(self._orders.host, Path(self._orders.runtime_dir))
+        if not self._orders.shared:
+            self._kind = await asyncio.to_thread(kind_here, sys.executable, self._data_dir / "control")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._over.set)
@@ -103,7 +107,7 @@ class HostAgent:
             gpus=find_gpus(),
             offers=self._orders.slots,
             memory=memory(),
-            kind="",
+            kind=self._kind,
             below=tuple(self._below.attempts()),
         )
 

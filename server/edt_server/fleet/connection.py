@@ -82,7 +82,9 @@ class HostConnection:
     @property
     def offering(self) -> bool:
         """Whether jobs may use its slots."""
-        return self.record.up and not self.record.draining and self.record.provider != MACHINE_ITSELF
+        record = self.record
+        able = record.shared or bool(record.kind)
+        return record.up and able and not record.draining and record.provider != MACHINE_ITSELF
 
     def age(self) -> float:
         """Return the seconds since something came from it."""
@@ -130,6 +132,8 @@ class HostConnection:
         why = self.why
         if state is HostState.DOUBTFUL:
             why = f"No word for {self.age():.0f} s. It gets no new jobs, and after {LOST:.0f} s it counts as lost."
+        elif state is HostState.UP and not record.shared and not record.kind:
+            why = "There is no torch in its environment, so it offers no slots. Join from the environment of the jobs."
         elif state is HostState.DRAINING:
             why = "It gives up its slots, each at its job's next update."
         return HostView(
