@@ -17,6 +17,7 @@ import logging
 import os
 import socket
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -227,6 +228,28 @@ class Fleet:
             self._control.forget(wire.HOST_KEY + name)
         self._tell_peers()
         await self._report_changes()
+
+    def host_of(self, provider: str, provider_id: str) -> str | None:
+        """Return the host that a machine of a provider has become, None while it is none."""
+        there = (each for each in self._hosts.values() if each.record.provider == provider)
+        return next((each.name for each in there if each.record.provider_id == provider_id), None)
+
+    def draining(self, name: str) -> bool:
+        """Return whether a host gives up its slots."""
+        return name in self._hosts and self._hosts[name].record.draining
+
+    def beats(self, name: str) -> bool:
+        """Return whether something has come from a host lately."""
+        return name in self._hosts and self._hosts[name].connected and self._hosts[name].age() < SILENT
+
+    def occupied(self) -> set[str]:
+        """Return the hosts that attempts of jobs may have processes on."""
+        return {name for placed in self._placed.values() for name in (placed.home, *placed.members)}
+
+    @property
+    def mark(self) -> str:
+        """What begins the names of machines that providers start for this server, the same for all its starts."""
+        return f"edt-{zlib.crc32(str(self._settings.data_dir).encode()):08x}"
 
     def log_tail(self, name: str, lines: int) -> str:
         """Return the last lines of the log of an agent on this machine, else "". NotFound as of `drain`. Blocks."""
