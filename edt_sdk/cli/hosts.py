@@ -56,9 +56,7 @@ def _add_join(actions: Verbs) -> None:
     join.add_argument("--name", metavar="N", help="how the host is called (default: the machine's name)")
     join.add_argument("--folder", metavar="D", help="where its key and the files of its jobs are kept")
     join.add_argument("--slots", type=int, metavar="N", help="slots that it offers (default: its GPUs, else its cores)")
-    join.add_argument(
-        "--data", metavar="DIR", help="the folder of data sets on this machine, the DATA_DIR of its jobs is in"
-    )
+    join.add_argument("--data", metavar="DIR", help="the folder of data sets on this machine")
     join.add_argument("--interface", metavar="ADDR", help="the IP address where other hosts reach its workers")
 
 

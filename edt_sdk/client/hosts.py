@@ -1,6 +1,6 @@
 """`HostClient`: the verbs of `Client` about hosts, the machines that offer slots.
 
-Reading is for everybody. A change raises NotAllowed for a user who is no admin of the server (`c.EdtApp.admins`).
+Every user may read. A change raises NotAllowed for users that are no admins of the server (`c.EdtApp.admins`).
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ __all__ = [
     "fields",
     "forecast",
     "frameworks",
+    "hosts",
     "job",
     "plan",
     "registered",
     "torchrun",
     "validation",
-    "wmla",
 ]

@@ -20,9 +20,8 @@ from msgspec import Meta
 from edt_sdk.schemas.errors import EdtError, InvalidRequest, Unprocessable
 from edt_sdk.schemas.fields import did_you_mean, misfit, near, words_of
 from edt_sdk.schemas.frameworks import OFFERED, Framework, framework_named
-from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.registered import Registered, WmlaRequest
 from edt_sdk.schemas.torchrun import TorchrunOptions
-from edt_sdk.schemas.wmla import WmlaRequest
 
 DEFAULT_PRIORITY = 5000
 DEFAULT_INSTANCE_GROUP = "default"

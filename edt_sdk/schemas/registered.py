@@ -1,4 +1,4 @@
-"""Keep what a job uses of the catalogue, and what it validates or serves, as of its submission.
+"""Keep what a job uses of the catalogue, what it validates or serves, and what a WMLA client asked, as submitted.
 
 Only the server writes it. What a client sends here is discarded. A data set or model that gets the same name later is
 a different one and does not affect the job.
@@ -96,3 +96,21 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     weights: bool = False
     validates: Validates | None = None
     serves: Serves | None = None
+
+
+class WmlaRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The WMLA part of a job: kept and shown to WMLA's clients, without a meaning for the job itself.
+
+    Attributes:
+        args: the `args` of the request, decoded, as they came.
+        app_name: `--appName`, "" for the framework's own.
+        sig_name: the instance group as the request named it, "" when it named none.
+        consumer: the resource plan's path, "" for none.
+        remarks: what was requested without a meaning here, one sentence each, for the job's story.
+    """
+
+    args: str = ""
+    app_name: str = ""
+    sig_name: str = ""
+    consumer: str = ""
+    remarks: tuple[str, ...] = ()

@@ -102,6 +102,12 @@ class EdtApp(ExtensionApp):
         help="Addresses with port at which such machines reach this one, such as ['train.example.org:8790']. Default: "
         "that of `fleet_listen`, or this machine's name and addresses.",
     ).tag(config=True)
+    providers = Dict(
+        value_trait=Dict(),
+        key_trait=Unicode(),
+        help="Engines that machines are asked of when jobs need more slots, such as {'ray': {'address': 'auto', "
+        "'max_hosts': 8}}. See docs/providers.md.",
+    ).tag(config=True)
     threads_per_slot = Int(
         0,
         min=0,

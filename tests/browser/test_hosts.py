@@ -17,6 +17,7 @@ from playwright.sync_api import Route, expect
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.hosts import HostState
+from tests.browser.patience import until
 from tests.browser.screen import Screen
 from tests.fleets import FleetInMemory, joined
 
@@ -172,3 +173,38 @@ def test_a_server_without_joined_hosts_shows_its_own_machine(screen: Screen, car
     page.get_by_role("button", name="Add a host …").click()
     page.get_by_role("button", name="Show the line").click()
     expect(page.get_by_role("form", name="Add a host")).to_contain_text("c.EdtApp.fleet_listen")
+
+
+@pytest.fixture
+def parted(start_server, tmp_path):
+    """A server whose machine is divided into two hosts with an agent each."""
+    server = start_server(**{"EdtApp.local_hosts": {"a": 2, "b": 2}})
+    yield server
+    (tmp_path / "enough").touch()
+    server.client().stop_all()
+    server.stop()
+
+
+def test_a_drained_part_of_this_machine_gives_its_job_to_the_other(page, parted, lasting_trainer, tmp_path):
+    """With agents and no fleet in memory: what the page shows is what the server does."""
+    screen, client = Screen(page, parted), parted.client()
+    screen.open("lab?reset")
+    screen.run("edt:open-hosts")
+    cards = {name: page.get_by_role("region", name=f"Host {name}") for name in "ab"}
+    for card in cards.values():
+        expect(card).to_contain_text("0 of 2 slots in use")
+        expect(card.get_by_role("button", name="Remove …")).to_have_count(0)
+    (tmp_path / "train.py").write_text(lasting_trainer)
+    script, enough = tmp_path / "train.py", tmp_path / "enough"
+    client.submit(script, name="first", max_workers=2, args=[str(enough)], progress=False)
+    until(page, lambda: sum(host.used for host in client.hosts()) == 2, "it has both slots")
+    drained = next(host.name for host in client.hosts() if host.used)
+    expect(cards[drained]).to_contain_text("first")
+    cards[drained].get_by_role("button", name="Drain …").click()
+    screen.answer("Drain")
+    expect(cards[drained].locator(".jp-edt-state")).to_contain_text("draining")
+    expect(cards["b" if drained == "a" else "a"]).to_contain_text("2 of 2 slots in use")
+    expect(cards[drained]).not_to_contain_text("first")
+    screen.shot("hosts-drained")
+    cards[drained].get_by_role("button", name="Undo drain").click()
+    expect(cards[drained]).to_contain_text("of 2 slots in use")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,3 +76,9 @@ def offered(jobs: Jobs, name: str) -> int:
 def committed(jobs: Jobs, job: Job) -> list[int]:
     """The updates in the commit log that the server has."""
     return [commit["update"] for commit in jobs.commits(job)]
+
+
+def home_of(jobs: Jobs, job: Job) -> str:
+    """The host of the job's supervisor, by the server's copy of its orders."""
+    home: str = json.loads((jobs.private(job) / "launch.json").read_text())["host"]
+    return home

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from edt_sdk import Job
-from tests.e2e.fleet import Machines, committed
+from tests.e2e.fleet import Machines, committed, home_of
 from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
 from tests.e2e.hosts import hosts_of
 from tests.network import Network
+from tests.waiting import until
 
 EPOCHS = 40
 ARGUMENTS = ("--epochs", str(EPOCHS), "--samples", "300")
@@ -51,9 +52,21 @@ def begun(jobs: Jobs, gates: Gates) -> Job:
     return jobs.submit("cnn.py", *ARGUMENTS, "--gates", str(gates.folder))
 
 
+def opened(gates: Gates) -> int:
+    """How many workers have opened the data set so far, which is the last thing before they are ready."""
+    path = gates.folder / "opened"
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def on(jobs: Jobs, job: Job, gates: Gates, hosts: set[str], *, workers: int) -> None:
+    """Let the job through until it is on these machines, once so many workers have been ready in all."""
+    until(lambda: opened(gates) >= workers, f"{workers} workers that have opened the data set")
+    gates.open_until(lambda: hosts_of(job) == hosts, f"workers on {' and '.join(hosts)}", ready=0)
+
+
 def more_updates(jobs: Jobs, job: Job, gates: Gates, more: int = 3) -> None:
     goal = len(committed(jobs, job)) + more
-    gates.open_until(lambda: len(committed(jobs, job)) >= goal, f"{more} more updates")
+    gates.open_until(lambda: len(committed(jobs, job)) >= goal, f"{more} more updates", ready=0)
 
 
 def is_as_alone(jobs: Jobs, job: Job, alone: Job) -> None:
@@ -70,16 +83,92 @@ def test_a_training_grows_over_machines_and_moves_when_its_first_one_leaves(
     machines: Machines, jobs: Jobs, alone: Job, gates: Gates
 ) -> None:
     job = begun(jobs, gates)
-    gates.open_until(lambda: hosts_of(job) == {"one"}, "a worker on one")
+    on(jobs, job, gates, {"one"}, workers=1)
     machines.join(jobs, "two")
-    gates.open_until(lambda: hosts_of(job) == {"one", "two"}, "workers on two machines")
+    on(jobs, job, gates, {"one", "two"}, workers=2)
     more_updates(jobs, job, gates)
     # The machine with the job's supervisor and its files gives up its slot.
     jobs.client.drain_host("one")
-    gates.open_until(lambda: hosts_of(job) == {"two"}, "the job on the other machine")
+    on(jobs, job, gates, {"two"}, workers=3)
     more_updates(jobs, job, gates)
     jobs.client.drain_host("one", undo=True)
-    gates.open_until(lambda: hosts_of(job) == {"one", "two"}, "workers on two machines again")
+    on(jobs, job, gates, {"one", "two"}, workers=4)
     gates.open_all()
     is_as_alone(jobs, job, alone)
     assert not list((machines.folder / "two" / "jobs").iterdir()), "what was copied is gone with the job"
+
+
+def on_two_machines(machines: Machines, jobs: Jobs, gates: Gates) -> tuple[Job, str, str]:
+    """A job on two machines, the one with its supervisor and its files, and the other."""
+    for name in ("one", "two"):
+        if name not in machines.agents or machines.agents[name].poll() is not None:
+            machines.join(jobs, name)
+    job = begun(jobs, gates)
+    on(jobs, job, gates, {"one", "two"}, workers=2)
+    more_updates(jobs, job, gates)
+    near = home_of(jobs, job)
+    return job, near, "two" if near == "one" else "one"
+
+
+def test_a_member_is_cut_off_and_comes_back(
+    machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, near, far = on_two_machines(machines, jobs, gates)
+    (survivor,) = (each["pid"] for each in job.workers() if each["host"] == near)
+    network.cut(far)
+    more_updates(jobs, job, gates)
+    assert [each["pid"] for each in job.workers() if each["rank"] is not None] == [survivor], "nobody was killed for it"
+    network.heal(far)
+    on(jobs, job, gates, {"one", "two"}, workers=3)
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+
+
+def test_the_machine_with_the_supervisor_is_cut_off_and_what_it_does_then_counts_for_nothing(
+    machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, near, far = on_two_machines(machines, jobs, gates)
+    network.cut(near)
+    until(lambda: home_of(jobs, job) == far, "another supervisor on the other machine")
+    more_updates(jobs, job, gates)
+    network.heal(near)
+    on(jobs, job, gates, {"one", "two"}, workers=4)
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+    assert "has taken the place of attempt" in machines.log(near)
+
+
+def test_the_machine_with_the_supervisor_loses_power(
+    machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, near, far = on_two_machines(machines, jobs, gates)
+    reached = committed(jobs, job)[-1]
+    network.cut(near)
+    network.kill(near)
+    until(lambda: home_of(jobs, job) == far, "another supervisor on the other machine")
+    more_updates(jobs, job, gates)
+    network.heal(near)
+    machines.join(jobs, near)
+    on(jobs, job, gates, {"one", "two"}, workers=4)
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+    resumed = next(event.data["update"] for event in reversed(job.story()) if event.kind == "generation")
+    assert resumed >= reached, "what the other machine had was not computed again"
+
+
+def test_the_server_is_away_and_hears_everything_afterwards(
+    machines: Machines, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, near, _ = on_two_machines(machines, jobs, gates)
+    machines.server.kill()
+    log = machines.folder / near / "jobs" / job.id / "training-0.commits.jsonl"
+    goal = len(log.read_text().splitlines()) + 20
+    gates.open_until(lambda: len(log.read_text().splitlines()) >= goal, "updates without a server", ready=0)
+    machines.server.start()
+    jobs.client = machines.server.client()
+    job = jobs.client.job(job.id)
+    until(lambda: len(committed(jobs, job)) >= goal, "what was trained without a server")
+    assert home_of(jobs, job) == near
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+    assert not any(event.kind in ("worker_lost", "supervisor_lost") for event in job.story())

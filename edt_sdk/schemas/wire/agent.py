@@ -131,7 +131,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         endpoint: where it listens for supervisors.
         cores, gpus, offers: as in `slots.Host`.
         memory: bytes of the machine.
-        kind: what its results depend on, see `kinds`.
+        kind: what its results depend on, "" where it has no torch (`edt_sdk.training.update.kind`).
         below: what runs there.
     """
 
@@ -157,6 +157,16 @@ class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     memory_free: int
     disk_free: int
     round_trip: float | None = None
+
+
+class HostNotice(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The machine will be taken away, so its slots are withdrawn. The agent ends when nothing runs there.
+
+    `seconds` is how long it has at most, and `why` a sentence.
+    """
+
+    seconds: float
+    why: str
 
 
 class SupervisorStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -497,6 +507,7 @@ ToServer = (
     Join
     | HostHello
     | HostBeat
+    | HostNotice
     | SupervisorStarted
     | SupervisorEnded
     | Want

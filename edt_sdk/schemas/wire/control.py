@@ -91,6 +91,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         interface: address of this host at which its workers listen, "" for loopback.
         spreads: whether workers may be on hosts with files of their own. Then rank 0, which writes the job's files,
             has to be on the supervisor's host.
+        kind: of the host that the job began on, "" where that is not known.
     """
 
     job_id: str
@@ -117,6 +118,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Isolation = Isolation()
     interface: str = ""
     spreads: bool = False
+    kind: str = ""
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):

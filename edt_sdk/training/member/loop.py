@@ -34,6 +34,8 @@ from edt_sdk.training.member.parts import TrainingParts
 from edt_sdk.training.member.steps import Steps
 from edt_sdk.training.member.training_state import beginning
 from edt_sdk.training.records import lines
+from edt_sdk.training.records.lines import LastUpdate
+from edt_sdk.training.records.recorder import TestLine
 from edt_sdk.training.sampling.schedule import EpochBegin, EpochEnd, Final
 from edt_sdk.training.state import state, transfer
 from edt_sdk.training.state.warm_start import load_weights
@@ -248,7 +250,9 @@ class Loop:
         ended = lines.epoch_ended(self._current.cursor, hooks=True)
         # All members that hold come here, and rank 0 has written this very state.
         if self._has_state and (ended is None or not keeper.has_epoch(ended.epoch + 1)):
-            keeper.save(self._current.capture, self._current.position, self._current.updates)
+            # With the lines that only a lost host may have had.
+            capture = partial(self._current.capture, recent=True)
+            keeper.save(capture, self._current.position, self._current.updates)
 
     def _become_writer(self) -> None:
         """As rank 0, continue the logs where the last rank 0 stopped."""
@@ -257,7 +261,9 @@ class Loop:
             self._parts.recorder.close()
             return
         if not self._writing:
-            lines.repair(self._parts.recorder, self._current.updates, self._current.last, self._current.last_test)
+            current = self._current
+            recent: list[LastUpdate | TestLine] = [*current.recent, *current.recent_tests]
+            lines.repair(self._parts.recorder, current.updates, current.last, current.last_test, recent)
             self._write_missing_epochs()
             self._writing = True
         self._steps.report_validation(self._now)

@@ -64,6 +64,7 @@ class GroupMembership:
         self.world = len(generation.members)
         self.rank = rank_of(generation, endpoint.worker)
         self.block = blocks(shards, self.world)[self.rank]
+        self.spans_hosts = len({member.host for member in generation.members}) > 1
         leader = generation.members[0]
         self.group = Group(
             # Always a new connection: the thread of an attempt that was given up may still use the last one.

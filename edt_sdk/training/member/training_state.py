@@ -6,6 +6,7 @@ objects and the learning-rate schedule. Joiners receive it, and checkpoints cont
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,9 @@ from edt_sdk.training.validation.tally import Tally
 
 _NOTHING = Totals()
 _UNSEEN = Tally()
+# What a host sends to the server within some seconds, and more.
+_RECENT_BYTES = 4 << 20
+_RECENT_TESTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class StateRecord:
         learning_rate: state of the scheduler.
         tally: counts of a validation job so far.
         ended: totals of the newest epoch that ended.
+        recent, recent_tests: updates and validations before the last ones, which only a lost host may have logged.
 
     Fields are added at the end: pickles of version 0.1 hold the fields by their order, and end before `ended`, the
     oldest before `tally`.
@@ -60,6 +65,8 @@ class StateRecord:
     learning_rate: dict[str, Any] | None = None
     tally: Tally = _UNSEEN
     ended: Totals = _NOTHING
+    recent: tuple[LastUpdate, ...] = ()
+    recent_tests: tuple[TestLine, ...] = ()
 
     def encoded(self) -> tuple[bytes, dict[str, Any] | None]:
         """Return the record as plain data, so that no path of a module becomes part of a file."""
@@ -105,6 +112,9 @@ class TrainingState:
         self.tally = _UNSEEN
         self.last: LastUpdate | None = None
         self.last_test: TestLine | None = None
+        self.recent: deque[LastUpdate] = deque()
+        self.recent_tests: deque[TestLine] = deque(maxlen=_RECENT_TESTS)
+        self._recent_bytes = 0
         self.hooks = Hooks(training.callbacks, self.model, self.optimizer, training.options.epochs, seed)
         self.learning_rate = LearningRate(training.lr_scheduler, training.options.lr_step)
 
@@ -118,8 +128,21 @@ class TrainingState:
         """Return the number of committed updates."""
         return self.cursor.updates
 
-    def capture(self) -> state.State:
-        """Return the current state. Its memory is shared with the model, so use it before the next step."""
+    def remember(self, line: LastUpdate | TestLine) -> None:
+        """Keep a line of the logs for a while, because the host that writes them may be lost with them."""
+        if isinstance(line, TestLine):
+            self.recent_tests.append(line)
+            return
+        self.recent.append(line)
+        self._recent_bytes += line.size
+        while self._recent_bytes > _RECENT_BYTES:
+            self._recent_bytes -= self.recent.popleft().size
+
+    def capture(self, *, recent: bool = False) -> state.State:
+        """Return the current state, with the recent lines of the logs if they may be lost elsewhere.
+
+        Its memory is shared with the model, so use it before the next step.
+        """
         record = StateRecord(
             position=self.cursor.position,
             train=self.train,
@@ -132,6 +155,8 @@ class TrainingState:
             learning_rate=self.learning_rate.state(),
             tally=self.tally,
             ended=self.ended,
+            recent=tuple(self.recent) if recent else (),
+            recent_tests=tuple(self.recent_tests) if recent else (),
         )
         return state.capture(self.model, self.optimizer, record.encoded())
 
@@ -167,6 +192,11 @@ class TrainingState:
         self.tally = getattr(record, "tally", _UNSEEN)
         self.ended = getattr(record, "ended", _NOTHING)
         self.last, self.last_test = record.last, record.last_test
+        self.recent.clear()
+        self.recent_tests.clear()
+        self._recent_bytes = 0
+        for line in (*getattr(record, "recent", ()), *getattr(record, "recent_tests", ())):
+            self.remember(line)
         self.hooks.adopt(record.callbacks)
         return record
 

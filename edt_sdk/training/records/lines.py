@@ -7,8 +7,9 @@ died at an epoch's end before its state was stored anywhere, the survivors' own 
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from edt_sdk.schemas.wire.link import Generation, Member
@@ -18,6 +19,8 @@ from edt_sdk.training.sampling.order import TrainStep
 from edt_sdk.training.sampling.schedule import Cursor, EpochBegin, EpochEnd, TrainEnd
 from edt_sdk.training.update.totals import Totals, accuracy
 from edt_sdk.training.update.update import Committed
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class LastUpdate:
     shards: int
     updates_per_epoch: int
     time: float
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes."""
+        return 256 + sum(256 + shard.indices.nbytes for shard in self.committed.stats)
 
     def commit_line(self) -> CommitLine:
         """Return the line of the commit log, with the samples that each worker computed."""
@@ -103,10 +111,16 @@ def test_line(epoch: int, updates: int, totals: Totals, world: int) -> TestLine:
 test_line.__test__ = False  # type: ignore[attr-defined]  # not a test of pytest's
 
 
-def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: TestLine | None) -> None:
+def repair(
+    recorder: Recorder,
+    updates: int,
+    last: LastUpdate | None,
+    test: TestLine | None,
+    recent: Iterable[LastUpdate | TestLine] = (),
+) -> None:
     """Bring both logs up to `updates` committed updates. Metrics that are already there are not recorded twice.
 
-    `last` and `test` are the newest update and validation, as far as they are known.
+    `last` and `test` are the newest update and validation, as far as they are known, and `recent` those before them.
     """
     written = recorder.next_update()
     # The last rank 0 has written updates that no survivor has. They are recomputed (decision 010).
@@ -114,12 +128,34 @@ def repair(recorder: Recorder, updates: int, last: LastUpdate | None, test: Test
         recorder.rewind(updates)
     if last is None or last.step.update != updates - 1:
         return
-    # At most one line is missing: rank 0 writes it before it takes part in the next update.
+    if written < updates - 1:
+        _write_lost(recorder, written, updates - 1, recent)
+    # At most one more line is missing: rank 0 writes it before it takes part in the next update.
     if written < updates:
         recorder.commit(last.commit_line())
     recorder.metric(last.train_line())
     if test is not None and test.update == updates - 1:
         recorder.metric(test)
+
+
+def _write_lost(recorder: Recorder, written: int, updates: int, recent: Iterable[LastUpdate | TestLine]) -> None:
+    """Write the lines of updates `written` to `updates` - 1, which were lost with the host that had written them."""
+    missing = set(range(written, updates))
+
+    def place(line: LastUpdate | TestLine) -> tuple[int, bool]:
+        return (line.update, True) if isinstance(line, TestLine) else (line.step.update, False)
+
+    for line in sorted(recent, key=place):
+        if place(line)[0] not in range(written, updates):
+            continue
+        if isinstance(line, TestLine):
+            recorder.metric(line)
+        else:
+            recorder.commit(line.commit_line())
+            recorder.metric(line.train_line())
+            missing.discard(line.step.update)
+    if missing:
+        log.warning("the log has no line for %d updates, which were lost with a host", len(missing))
 
 
 def epoch_ended(cursor: Cursor, *, hooks: bool) -> EpochEnd | None:

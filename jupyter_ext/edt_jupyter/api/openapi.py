@@ -19,7 +19,6 @@ from edt_sdk.schemas import (
     registered,
     torchrun,
     validation,
-    wmla,
 )
 from edt_sdk.schemas.experiments import runs
 from edt_sdk.schemas.search import spec, views
@@ -28,7 +27,7 @@ from edt_server.outputs import logs
 
 _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *(job.JobSpec, job.JobPatch, job.JobResume, job.JobView, job.JobProgress, job.Reason),
-    *(torchrun.TorchrunOptions, wmla.WmlaRequest, registered.Registered, validation.Validates),
+    *(torchrun.TorchrunOptions, registered.WmlaRequest, registered.Registered, validation.Validates),
     *(forecast.Forecast, forecast.Picked, forecast.OfJob, forecast.Preview, forecast.PackedFile),
     *(forecast.WhatIf, forecast.WhatIfShare, events.Event, logs.LoggedLine),
     *(validation.NewValidation, validation.Validated, validation.ClassScores),

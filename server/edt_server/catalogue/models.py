@@ -22,8 +22,7 @@ from edt_sdk.schemas.catalogue import (
 )
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_sdk.schemas.job import JobSpec, JobView
-from edt_sdk.schemas.registered import Registered
-from edt_sdk.schemas.wmla import WmlaRequest
+from edt_sdk.schemas.registered import Registered, WmlaRequest
 from edt_server.catalogue import intake
 from edt_server.catalogue.places import Places, content_below_data_fs
 from edt_server.catalogue.records import DATASET, MODEL, TEMPLATE, ModelRecord, model_record, model_shown

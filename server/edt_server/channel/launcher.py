@@ -23,6 +23,7 @@ from edt_server.channel.spare_supervisors import Spare
 from edt_server.channel.template import Template, TemplateChild, start_supervisor
 from edt_server.files import job_files
 from edt_server.fleet import Fleet
+from edt_server.messaging import read_struct
 from edt_server.settings import Settings
 from edt_server.store import JobRow
 from edt_server.system.private_files import make_private_dir, write_private
@@ -65,7 +66,14 @@ def orders_of(
         isolation=settings.isolation_of(row.owner),
         interface=settings.worker_interface,
         spreads=fleet is not None and fleet.spreads,
+        kind="" if fleet is None else begun_on(paths) or fleet.kind_of(host),
     )
+
+
+def begun_on(paths: JobPaths) -> str:
+    """Return the kind of the host that the job began on, "" where that is not known. Blocks."""
+    before = read_struct(paths.launch_file, Launch)
+    return "" if before is None else before.kind
 
 
 def launch(

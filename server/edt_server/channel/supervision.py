@@ -217,6 +217,8 @@ class Supervision:
         try:
             # In a thread, because the owner's account may be looked up over the network.
             orders = await asyncio.to_thread(orders_of, row, self._settings, control_file, secret, host, self._fleet)
+            if self._fleet is not None and self._fleet.kind_of(orders.host) not in ("", orders.kind):
+                await self._mark_inexact(row, orders)
             identity = await self._start(orders)
         except HostLost as lost:
             log.warning("%s job=%s", lost, job)
@@ -235,6 +237,15 @@ class Supervision:
         settled = {"message": ""} if self._failing.pop(job, None) else {}
         await self._change_until_committed(lambda change: change.tx.update_job(job, supervisor=identity, **settled))
         self._watch(job, row.attempt, identity)
+
+    async def _mark_inexact(self, row: JobRow, orders: wire.Launch) -> None:
+        """Record that a training goes on where other bits are computed than where it began."""
+        place = orders.host or "this machine"
+        why = f"It goes on on {place}, whose processor or torch rounds otherwise than where it began."
+        before = self._progress.get(row.id) or row.progress or JobProgress()
+        progress = msgspec.structs.replace(before, inexact=before.inexact or why)
+        self._progress[row.id] = progress
+        await self._change_until_committed(lambda change: reports.store_progress(change, row.id, progress))
 
     async def _start_later(self, job: str, error: OSError) -> bool:
         """Try again after a pause that doubles. Return False when PATIENCE is over. The job keeps its slots."""

@@ -17,8 +17,9 @@ import logging
 import os
 import socket
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from edt_server.fleet.connection import BEAT, FENCE, SILENT, AgentChannel, HostC
 from edt_server.fleet.local_agents import LocalAgents
 from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry, check_name
 from edt_server.settings import Settings
+from edt_server.system.kinds import kind_here
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify, visible
 from edt_server.system.slots import Host, find_host
@@ -101,6 +103,7 @@ class Fleet:
         self._following = False
         self._peers_due = False
         self._own: set[str] = set()
+        self._kind_asked = False
         self._local = LocalAgents(settings, self.addresses_dir)
         self.stopped = False
 
@@ -126,13 +129,16 @@ class Fleet:
             self._hosts[name] = HostConnection(record, since=time.time())
         if not local and self._settings.local_slots >= 0:
             self._machine = await asyncio.to_thread(find_host, self._settings.local_slots)
+            self._kind_asked = self.spreads
         self._reported = self.there
 
     @property
     def there(self) -> tuple[Host, ...]:
         """Return the hosts whose slots are offered now, this machine first."""
         own = () if self._machine is None else (self._machine,)
-        return (*own, *(each.record.resources for each in self._hosts.values() if each.offering))
+        offering = [each.record for each in self._hosts.values() if each.offering]
+        # Before it is known whether they compute what this machine does, others wait.
+        return (*own, *(each.resources for each in offering if each.shared or not self._kind_asked))
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -152,6 +158,8 @@ class Fleet:
         """Start the agents of this machine, watch all hosts, and report changes from now on."""
         self._following = True
         self._spawn(self._watch(), "edt hosts")
+        if self._kind_asked:
+            self._spawn(self._find_kind(), "edt kind")
         for name in self._local.names:
             self._spawn(self._local.keep(name), f"edt host {name}")
         await self._report_changes()
@@ -221,6 +229,28 @@ class Fleet:
         self._tell_peers()
         await self._report_changes()
 
+    def host_of(self, provider: str, provider_id: str) -> str | None:
+        """Return the host that a machine of a provider has become, None while it is none."""
+        there = (each for each in self._hosts.values() if each.record.provider == provider)
+        return next((each.name for each in there if each.record.provider_id == provider_id), None)
+
+    def draining(self, name: str) -> bool:
+        """Return whether a host gives up its slots."""
+        return name in self._hosts and self._hosts[name].record.draining
+
+    def beats(self, name: str) -> bool:
+        """Return whether something has come from a host lately."""
+        return name in self._hosts and self._hosts[name].connected and self._hosts[name].age() < SILENT
+
+    def occupied(self) -> set[str]:
+        """Return the hosts that attempts of jobs may have processes on."""
+        return {name for placed in self._placed.values() for name in (placed.home, *placed.members)}
+
+    @property
+    def mark(self) -> str:
+        """What begins the names of machines that providers start for this server, the same for all its starts."""
+        return f"edt-{zlib.crc32(str(self._settings.data_dir).encode()):08x}"
+
     def log_tail(self, name: str, lines: int) -> str:
         """Return the last lines of the log of an agent on this machine, else "". NotFound as of `drain`. Blocks."""
         self._host(name)
@@ -259,6 +289,12 @@ class Fleet:
 
     def _is_away(self, host: str) -> bool:
         return host != MACHINE and (host not in self._hosts or not self._hosts[host].record.shared)
+
+    def kind_of(self, host: str) -> str:
+        """Return the kind of a host, or of MACHINE, "" where it is not known."""
+        if host == MACHINE:
+            return "" if self._machine is None else self._machine.kind
+        return self._hosts[host].record.kind if host in self._hosts else ""
 
     @property
     def spreads(self) -> bool:
@@ -373,6 +409,10 @@ class Fleet:
             case wire.HostBeat():
                 host.beat = message
                 self._send(host, wire.Heard())
+            case wire.HostNotice(seconds=seconds, why=why):
+                log.warning("host %s ends in %.0f s: %s", host.name, seconds, why)
+                host.ends = why
+                self._spawn(self._report_changes(), "edt hosts changed")
             case wire.SupervisorStarted(job=job, attempt=attempt, identity=identity, why=why):
                 waiting = host.starting.get((job, attempt))
                 if identity is not None:
@@ -444,6 +484,8 @@ class Fleet:
             self._lose(host, "Its agent was started again.")
         again = host.record.up and host.peer is not None
         host.peer, host.hello, host.heard, host.closed, host.why = peer, hello, time.monotonic(), None, ""
+        if before is None or before.identity != hello.identity:
+            host.ends = ""  # it is back
         if not again:
             host.since = time.time()
         if host.record.shared:
@@ -685,6 +727,14 @@ class Fleet:
         message = wire.HostPeers(peers=(own, *others))
         for host, _ in there:
             self._send(host, message)
+
+    async def _find_kind(self) -> None:
+        """Find the kind of this machine, on which that of all others in its resource group depends."""
+        kind = await asyncio.to_thread(kind_here, self._settings.interpreter, self._settings.control_dir)
+        self._kind_asked = False
+        if self._machine is not None:
+            self._machine = replace(self._machine, kind=kind)
+        await self._report_changes()
 
     # --- small ones ---------------------------------------------------------------------------------------------------
 

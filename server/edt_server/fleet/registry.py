@@ -57,7 +57,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def resources(self) -> Host:
         """The host as the slots are planned from."""
-        return Host(self.name, self.gpus, self.cores, self.offers)
+        return Host(self.name, self.gpus, self.cores, self.offers, self.kind)
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):

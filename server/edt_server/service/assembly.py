@@ -25,6 +25,7 @@ from edt_server.history import TimelineFeed
 from edt_server.jobs import Retention, RetentionLimits, UncommittedSubmissions
 from edt_server.ledger import ChangeOutcome, Ledger, LedgerWriter, open_writer, recovery
 from edt_server.service.clock import Clock
+from edt_server.service.elastic_hosts import ElasticHosts
 from edt_server.service.forecast import ForecastRates
 from edt_server.service.hub import Hub
 from edt_server.service.pauses import spare_what_is_here
@@ -139,11 +140,14 @@ async def open_service(
         effects = Effects(supervision, clock, hub, rates, speeds, ledger.clock, on_state)
         writer.follow(effects.act)
         parts = supervision, spares, claims, rates, timeline, uncommitted, effects.living, listed, fleet
-        service = Service(settings, sharing, hub, threads, writer, *parts)
+        elastic = ElasticHosts(settings, writer, sharing, fleet)
+        service = Service(settings, sharing, hub, threads, writer, *parts, elastic)
         # After `writer.follow`: a report that arrives now already has its effects.
         await _adopt(settings, writer, supervision, effects.living)
         if fleet is not None:
             await fleet.follow()
+        stack.push_async_callback(elastic.stop)
+        elastic.start()
         writer.follow(lambda outcome: service.searches.ring(outcome.jobs))
         stack.push_async_callback(service.searches.stop)
         await service.searches.adopt()

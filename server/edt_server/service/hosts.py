@@ -20,6 +20,7 @@ from edt_sdk.schemas.errors import NotFound, Unprocessable
 from edt_sdk.schemas.hosts import HostState, HostToken, HostView, NewHostToken
 from edt_server.ledger import LedgerWriter
 from edt_server.service import access
+from edt_server.service.elastic_hosts import ElasticHosts
 from edt_server.service.sharing import Sharing
 from edt_server.settings import Settings
 from edt_server.system.slots import Host
@@ -52,6 +53,7 @@ class HostService:
 
     Attributes:
         fleet: the hosts with an agent, None when the server is configured for none.
+        _elastic: the machines that were asked for and are no hosts yet.
         _places: slot → host, also of slots that were withdrawn while a job is still in them.
     """
 
@@ -61,11 +63,13 @@ class HostService:
         sharing: Sharing,
         settings: Settings,
         fleet: JoinedHosts | None,
+        elastic: ElasticHosts | None = None,
     ) -> None:
         self._writer = writer
         self._sharing = sharing
         self._settings = settings
         self.fleet = fleet
+        self._elastic = elastic
         self._places: dict[int, str] = {}
         self._begun = writer.ledger.clock.now()
 
@@ -75,6 +79,8 @@ class HostService:
         """Return the hosts: the server's own first, then those of the fleet. `jobs` has the ids of the user's jobs."""
         own = await asyncio.to_thread(self._own)
         joined = () if self.fleet is None else self.fleet.standing()
+        if self._elastic is not None:
+            joined += tuple(self._elastic.views())
         names = {view.name for view in joined}
         return await self._writer.read(self._filled, user, [*(view for view in own if view.name not in names), *joined])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,9 @@ from edt_server.ledger import Change, LedgerWriter, recovery, reports, suspensio
 from edt_server.outputs import results
 from edt_server.service import access, forecast, views, what_if
 from edt_server.service.cluster import cluster, standing, unexplained
+from edt_server.service.coming_hosts import ComingHosts, with_hosts
 from edt_server.service.deployments import Deployments
+from edt_server.service.elastic_hosts import ElasticHosts
 from edt_server.service.forecast import ForecastRates
 from edt_server.service.hosts import HostService, JoinedHosts
 from edt_server.service.hub import Hub
@@ -77,6 +79,7 @@ class Service:
         _living: ids of the jobs that have not ended, kept up to date by `Effects`.
         _listed: the interpreters that users may choose, None for any.
         fleet: the hosts that join over the network, None for a server that accepts none.
+        elastic: the providers that give hosts, None for none.
     """
 
     settings: Settings
@@ -93,6 +96,7 @@ class Service:
     _living: Set[str]
     _listed: Listed | None
     fleet: JoinedHosts | None = None
+    elastic: ElasticHosts | None = None
 
     def __post_init__(self) -> None:
         self._ledger = self._writer.ledger
@@ -114,7 +118,7 @@ class Service:
         self.searches = Searches(self, Suggestions(self.settings.job_environ, self.settings.isolation, private))
         self.pictures = Picturing(self, self._events)
         self.quotas = Quotas(self._writer, self.settings.data_dir)
-        self.hosts = HostService(self._writer, self.sharing, self.settings, self.fleet)
+        self.hosts = HostService(self._writer, self.sharing, self.settings, self.fleet, self.elastic)
 
     # --- its own state ------------------------------------------------------------------------------------------------
 
@@ -248,7 +252,9 @@ class Service:
 
     async def looked(self) -> Now:
         """Return a private copy of the present state, for forecasts."""
-        return await self._writer.read(what_if.look, self._ledger, self._supervision.progress, self.now())
+        return await self._writer.read(
+            what_if.look, self._ledger, self._supervision.progress, self.now(), self._coming()
+        )
 
     async def forecast(self, user: str, spec: JobSpec) -> Forecast:
         """Return when such a job would start if the user submitted it now. Changes nothing."""
@@ -335,7 +341,13 @@ class Service:
     def _show(self, row: JobRow) -> JobView:
         progress, ends = self._supervision.progress(row.id), self._rates.ends()
         view = views.job_view(self._ledger, row, self.settings.data_dir, progress, self.now(), ends)
+        if view.reason is not None and (coming := self._coming()):
+            group = self._ledger.core.group_of(row.id).resource_group
+            view = msgspec.structs.replace(view, reason=with_hosts(view.reason, coming.get(group, ())))
         return view if view.reason is None or not self.sharing.has_gpus else self._explained(view, view.reason)
+
+    def _coming(self) -> Mapping[str, Sequence[ComingHosts]]:
+        return {} if self.elastic is None else self.elastic.coming()
 
     def _explained(self, view: JobView, reason: Reason) -> JobView:
         others = self._claims.elsewhere()

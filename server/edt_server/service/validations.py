@@ -15,11 +15,10 @@ import msgspec
 from edt_sdk.schemas.errors import Conflict, NotFound, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec, JobView
-from edt_sdk.schemas.registered import Registered
+from edt_sdk.schemas.registered import Registered, WmlaRequest
 from edt_sdk.schemas.validation import NewValidation, Validated, Validates, named_metrics
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import open_regular
-from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.files import job_files, weights_of
 from edt_server.jobs import Stored
 from edt_server.service.views import validated

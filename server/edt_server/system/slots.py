@@ -34,13 +34,15 @@ _QUERY_SECONDS = 20.0  # a driver that is not loaded yet takes some
 class Host:
     """The resources of a host: GPUs as `nvidia-smi` numbers them, CPU cores that may be kept busy.
 
-    `offers` is the slots without a formula of the plan. 0 means a slot per GPU, or per core without GPUs.
+    `offers` is the slots without a formula of the plan. 0 means a slot per GPU, or per core without GPUs. `kind` is
+    what the bits of a training depend on, "" where that is not known.
     """
 
     name: str
     gpus: tuple[int, ...] = ()
     cores: int = 1
     offers: int = 0
+    kind: str = ""
 
 
 def find_host(count: int = 0) -> Host:
@@ -64,7 +66,8 @@ def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -
 
     A host belongs to the resource group that names it, else to the group that names no host. Without either it offers
     no slots. A group's formula gives the number of slots of each of its hosts, on its GPUs in turn, unless it counts
-    cores. Several slots may then share a GPU. Without a formula a host offers its own number.
+    cores. Several slots may then share a GPU. Without a formula a host offers its own number. All hosts of a group are
+    of the kind of its first one, or offer none: a training that spans two kinds would not have the bits of one worker.
 
     Slots that stay on the same host and device as `before` keep their ids, and new slots get unused ids.
     """
@@ -76,9 +79,12 @@ def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -
     named = {host: group for group in plan.resource_groups for host in group.hosts}
     rest = next((group for group in plan.resource_groups if not group.hosts), None)
     offers: dict[tuple[object, ...], list[str]] = {}  # most of a thousand hosts are alike
+    kinds: dict[str, str] = {}
     slots: list[Slot] = []
     for host in hosts:
         group = named.get(host.name, rest)
+        if group is not None and host.kind and kinds.setdefault(group.name, host.kind) != host.kind:
+            group = None
         alike = (group and group.name, host.gpus, host.cores, host.offers)
         devices = offers.get(alike)
         if devices is None:

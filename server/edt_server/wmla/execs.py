@@ -14,8 +14,8 @@ from typing import Any
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.frameworks import framework_named
 from edt_sdk.schemas.job import JobSpec, JobState, JobView
+from edt_sdk.schemas.registered import WmlaRequest
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.wmla import ids
 from edt_server.wmla.frameworks import app_name
 from edt_server.wmla.states import EXEC, named

@@ -18,10 +18,10 @@ from edt_sdk.schemas.catalogue import ModelTraining
 from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.job import JobSpec
+from edt_sdk.schemas.registered import WmlaRequest
 from edt_sdk.schemas.search.space import MOST_CHOICES, Choice, Integer, Parameter, Uniform, Value
 from edt_sdk.schemas.search.spec import ALGORITHMS, MOST_GP_TRIALS, MOST_LANES, MOST_TRIALS, SearchSpec
 from edt_sdk.schemas.search.views import SearchState, SearchView, TrialReport, TrialState, TrialView
-from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.wmla import ids
 from edt_server.wmla.console import engine, required, synchronous, text
 from edt_server.wmla.console_hyperparameters import as_tuned, from_console, tuned

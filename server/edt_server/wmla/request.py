@@ -13,7 +13,7 @@ from typing import Any
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.frameworks import OFFERED, SHELL, Framework, framework_named
 from edt_sdk.schemas.job import DEFAULT_PRIORITY, JobSpec
-from edt_sdk.schemas.wmla import WmlaRequest
+from edt_sdk.schemas.registered import WmlaRequest
 from edt_sdk.torchrun.command_line.options import TorchrunCommand
 from edt_server.wmla import torchelastic
 from edt_server.wmla.args import Arguments, parse

@@ -6,7 +6,7 @@ from edt_sdk.packing.preflight import PYTHON, check_syntax, check_trains
 from edt_sdk.packing.sources import SourceFile
 from edt_sdk.schemas.errors import PackageError, Unprocessable
 from edt_sdk.schemas.job import JobSpec
-from edt_sdk.schemas.wmla import WmlaRequest
+from edt_sdk.schemas.registered import WmlaRequest
 
 BROKEN = "x = (\n"
 

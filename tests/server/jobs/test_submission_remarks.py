@@ -9,8 +9,8 @@ import pytest
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.plan import InstanceGroup
+from edt_sdk.schemas.registered import WmlaRequest
 from edt_sdk.schemas.torchrun import TorchrunOptions
-from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.jobs.submission import check_change, main_file, remarks, sized
 
 

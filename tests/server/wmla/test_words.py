@@ -11,8 +11,8 @@ import pytest
 from edt_sdk.schemas.errors import InvalidRequest, NotFound
 from edt_sdk.schemas.job import JobSpec, JobState, JobView, Reason
 from edt_sdk.schemas.plan import InstanceGroup, Plan
+from edt_sdk.schemas.registered import WmlaRequest
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wmla import WmlaRequest
 from edt_server.wmla import applications, frameworks, ids, plan_tree, states
 from edt_server.wmla.execs import Described, choice, chosen, exec_object, utc
 

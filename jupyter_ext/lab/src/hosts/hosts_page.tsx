@@ -64,7 +64,9 @@ export function HostsPage(): ReactElement {
 }
 
 function says(hosts: readonly IHostView[]): string {
-  const [slots, used] = hosts.reduce(([all, held], host) => [all + host.slots, held + host.used], [0, 0]);
+  // What a host that drains has withdrawn is no slot any more, and counts on its own card.
+  const offering = hosts.filter(host => host.slots > 0);
+  const [slots, used] = offering.reduce(([all, held], host) => [all + host.slots, held + host.used], [0, 0]);
   const others = (['starting', 'doubtful', 'draining', 'lost'] as const)
     .map(state => [hosts.filter(host => host.state === state).length, state] as const)
     .filter(([many]) => many > 0)
