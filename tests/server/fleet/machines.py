@@ -1,4 +1,4 @@
-"""Machines that speak with a fleet without a network: what they would send is given to it, and what it sends is kept."""
+"""Machines that speak with a fleet without a network: the test gives it what they send, and keeps what it sends."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Machine:
             "gpus": (),
             "offers": 2,
             "memory": 1 << 30,
-            "kind": "",
+            "kind": "kind-1",
             "below": (),
         }
         return wire.HostHello(**fields | changes)

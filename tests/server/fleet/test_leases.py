@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 def host(clock):
     """A host that is up, and was heard just now."""
     made = HostConnection(HostRecord(name="a", public_key="p", up=True), since=0.0)
-    made.peer = b"peer"
+    made.peer, made.heard = b"peer", clock.now
     return made
 
 
@@ -100,9 +100,9 @@ async def test_messages_of_a_former_connection_renew_nothing(server, clock):
 
 async def test_a_silent_host_loses_its_slots_and_has_them_again_when_it_is_heard(server, clock):
     machine = await joined(server)
-    await server.fleet.follow()
-    await until_async(lambda: server.changes == [["a"]])
     clock.now += LOST + 1
+    await server.fleet.follow()
+    assert server.changes == [["a"]], "it is offered until it is looked at"
     await until_async(lambda: server.changes == [["a"], []])
     view = server.view("a")
     assert (view.state, "silent" in view.why) == (HostState.LOST, True)
@@ -110,6 +110,28 @@ async def test_a_silent_host_loses_its_slots_and_has_them_again_when_it_is_heard
     assert isinstance(machine.connect(), wire.HostWelcome)
     await until_async(lambda: server.changes == [["a"], [], ["a"]])
     assert server.view("a").state is HostState.UP
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_the_time_that_the_server_itself_was_stopped_does_not_count(server, clock, closed):
+    machine = await joined(server)
+    await server.fleet.follow()
+    if closed:
+        machine.close()  # it may be back, and that is still to be read
+    looks = asyncio.Event()
+    real, seen = server.fleet._report_changes, []
+
+    async def counted():
+        seen.append(clock.now)
+        await real()
+        if seen.count(clock.now) > 2:
+            looks.set()
+
+    server.fleet._report_changes = counted
+    await until_async(lambda: seen)
+    clock.now += LOST + 1
+    await looks.wait()
+    assert server.view("a").state is not HostState.LOST
 
 
 async def test_a_host_that_is_back_soon_keeps_its_slots(server, clock):
@@ -122,18 +144,16 @@ async def test_a_host_that_is_back_soon_keeps_its_slots(server, clock):
     assert server.view("a").state is not HostState.LOST
     machine.connect()
     clock.now += BACK + 1
-    looked = asyncio.Event()
-    asyncio.get_running_loop().call_later(1.2, looked.set)  # it looks twice a second
-    await looked.wait()
+    assert server.fleet._hosts["a"].lost() == ""
     assert server.changes == [["a"]]
     assert server.view("a").since == before
 
 
 async def test_a_host_whose_agent_has_ended_is_lost_soon(server, clock):
     machine = await joined(server)
-    await server.fleet.follow()
     machine.close()
     clock.now += BACK + 0.1
+    await server.fleet.follow()
     await until_async(lambda: server.changes[-1:] == [[]])
     assert server.view("a").why == "Its agent has ended."
 
@@ -179,7 +199,6 @@ async def test_when_a_supervisor_on_a_host_is_gone(server, clock, placed, how):
     machine = await joined(server)
     server.fleet.adopt(placed)
     machine.connect(below=(wire.Below(job=placed.job_id, attempt=1, supervises=True),))
-    await server.fleet.follow()
     gone = asyncio.create_task(server.fleet.supervisor_gone(placed.job_id, 1))
     await asyncio.sleep(0)
     assert not gone.done()
@@ -188,6 +207,7 @@ async def test_when_a_supervisor_on_a_host_is_gone(server, clock, placed, how):
             machine.say(wire.SupervisorEnded(job=placed.job_id, attempt=1, code=0))
         case "lost":
             clock.now += LOST + 1
+            await server.fleet.follow()
         case "not below":
             machine.connect()
         case "removed":
@@ -235,12 +255,12 @@ async def test_a_supervisor_that_could_not_be_started_is_told_with_the_reason(se
 @pytest.mark.parametrize("how", ["lost", "restarted", "stop"])
 async def test_what_is_asked_of_a_host_that_is_lost_fails(server, clock, placed, how):
     machine = await joined(server)
-    await server.fleet.follow()
     starting = asyncio.create_task(server.fleet.start_supervisor(placed))
     await until_async(lambda: machine.got(wire.Prepare))
     match how:
         case "lost":
             clock.now += LOST + 1
+            await server.fleet.follow()
         case "restarted":
             machine.started += 1
             machine.connect()
