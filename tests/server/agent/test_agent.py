@@ -6,194 +6,217 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
-import zmq
-import zmq.asyncio
 
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.link import WorkerHello
-from edt_server.channel.launcher import write_orders
-from edt_server.messaging import AgentConnection, ConversationLost, read_address
-from edt_server.supervisor.processes.memory import forget_host, host_mark, memory_folder
-from edt_server.system.processes import identify, is_alive
-from edt_server.system.runtime import private_dir
+from edt_server.agent.guard import state_of
+from edt_server.messaging import AgentConnection, ConversationLost, key_pair
+from edt_server.supervisor.processes.memory import host_mark, memory_folder
+from edt_server.system.processes import identify, is_alive, parent_of
 from tests.waiting import LIMIT, until_async
 
 pytestmark = pytest.mark.asyncio
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Starts agents by name; everything they leave is ended."""
-    runtime = private_dir(tmp_path / "r")
-    started = []
-
-    def begin(name):
-        orders = wire.AgentOrders(
-            host=name,
-            address_file=str(tmp_path / "hosts" / f"{name}.json"),
-            runtime_dir=str(runtime),
-            interface="127.0.0.1",
-        )
-        command = [sys.executable, "-P", "-m", "edt_server.agent", wire.encode(orders).decode(), str(runtime / name)]
-        process = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.terminate()
-        process.wait()
-    forget_host("a", runtime)
+def start_outpost(orders, number=1, attempt=None):
+    attempt = orders.attempt if attempt is None else attempt
+    return wire.StartOutpost(attempt=attempt, number=number, supervisor=identify(os.getpid()))
 
 
-@pytest.fixture
-def context():
-    context = zmq.asyncio.Context()
-    yield context
-    context.destroy(linger=0)
-
-
-async def connected(context, tmp_path, name):
-    address = await until_async(lambda: read_address(tmp_path / "hosts", name))
-    return AgentConnection(context, address)
-
-
-async def hear(connection, kind):
-    """The next message of a kind; others are left out."""
-    async with asyncio.timeout(LIMIT):
-        while True:
-            _, message = await connection.receive()
-            if isinstance(message, kind):
-                return message
-
-
-def outpost_order(orders, number=1):
-    paths = write_orders(orders)
-    paths.code_dir("").mkdir(parents=True, exist_ok=True)
-    supervisor = identify(os.getpid())
-    return wire.StartOutpost(
-        launch_file=str(paths.launch_file), attempt=orders.attempt, number=number, supervisor=supervisor
-    )
-
-
-async def test_an_outpost_starts_a_worker_passes_on_what_it_says_and_ends_it(start, context, tmp_path, orders):
-    start("a")
-    connection = await connected(context, tmp_path, "a")
-    connection.send(orders.job_id, outpost_order(orders))
-    outpost = await hear(connection, wire.OutpostStarted)
-    connection.send(orders.job_id, wire.StartProcess(worker=3, slot=Slot(id=5, host="a")))
-    begun = await hear(connection, wire.ProcessStarted)
-    said = await hear(connection, wire.ProcessSaid)
+async def test_an_outpost_starts_a_worker_passes_on_what_it_says_and_ends_it(serve, supervise, orders):
+    server = await serve(a=1)
+    supervisor = await supervise(server, "a")
+    orders = server.placed(orders, "a")
+    supervisor.send(orders.job_id, start_outpost(orders))
+    outpost = await supervisor.hear(wire.OutpostStarted)
+    supervisor.send(orders.job_id, wire.StartProcess(worker=3, slot=Slot(id=5, host="a")))
+    begun = await supervisor.hear(wire.ProcessStarted)
+    said = await supervisor.hear(wire.ProcessSaid)
     assert isinstance(said.message, WorkerHello)
     assert (said.worker, said.message.worker, said.message.pid) == (3, 3, begun.pid)
-    connection.send(orders.job_id, wire.LookAtWorkers(taking_part=()))
-    (vital,) = (await hear(connection, wire.Seen)).vitals
+    supervisor.send(orders.job_id, wire.LookAtWorkers(taking_part=()))
+    (vital,) = (await supervisor.hear(wire.Seen)).vitals
     assert (vital.worker, vital.phase, vital.updates) == (3, 0, 0)
-    connection.send(orders.job_id, wire.KillProcess(worker=3, patience=0.0))
-    ended = await hear(connection, wire.ProcessExited)
+    supervisor.send(orders.job_id, wire.KillProcess(worker=3, patience=0.0))
+    ended = await supervisor.hear(wire.ProcessExited)
     assert (ended.worker, ended.code, ended.signals) == (3, -signal.SIGKILL, (signal.SIGKILL,))
-    late = msgspec.structs.replace(outpost_order(orders, number=2), attempt=0)
-    connection.send(orders.job_id, late)
-    refused = await hear(connection, wire.OutpostStarted)
-    assert (refused.pid, "attempt 1" in refused.why) == (0, True)
-    connection.send(orders.job_id, wire.Farewell(over=True))
-    assert (await hear(connection, wire.OutpostEnded)).code == 0
+    supervisor.send(orders.job_id, start_outpost(orders, number=2, attempt=0))
+    refused = await supervisor.hear(wire.OutpostStarted)
+    assert (refused.pid, "attempt 1" in refused.why) == (0, True), "one of an older attempt ends no workers of a newer"
+    supervisor.send(orders.job_id, wire.Farewell(over=True))
+    assert (await supervisor.hear(wire.OutpostEnded)).code == 0
     assert not os.path.exists(f"/proc/{outpost.pid}")  # noqa: ASYNC240
-    await connection.close()
 
 
-async def test_with_the_agent_everything_below_it_is_killed_and_the_next_finds_no_memory(
-    start, context, tmp_path, orders
-):
-    guard = start("a")
-    connection = await connected(context, tmp_path, "a")
-    connection.send(orders.job_id, outpost_order(orders))
-    outpost = identify((await hear(connection, wire.OutpostStarted)).pid)
-    connection.send(orders.job_id, wire.StartProcess(worker=0, slot=Slot(id=0, host="a")))
-    worker = identify((await hear(connection, wire.ProcessStarted)).pid)
-    memory = Path(memory_folder(orders.job_id, host=host_mark("a", tmp_path / "r")))
+async def test_an_outpost_waits_for_the_orders_of_its_job(serve, supervise, orders):
+    server = await serve(a=1)
+    supervisor = await supervise(server, "a")
+    supervisor.send(orders.job_id, start_outpost(orders))
+    # Another job's outpost is started meanwhile: the agent has read both messages by then.
+    other = server.placed(msgspec.structs.replace(orders, job_id=f"{orders.job_id}-other"), "a")
+    supervisor.send(other.job_id, start_outpost(other))
+    job, message = await supervisor.connection.receive()
+    assert (job, type(message)) == (other.job_id, wire.OutpostStarted)
+    server.placed(orders, "a")
+    job, message = await supervisor.connection.receive()
+    assert (job, type(message), message.pid > 0) == (orders.job_id, wire.OutpostStarted, True)
+
+
+async def test_an_outpost_is_refused_to_a_host_that_is_not_the_jobs_home(serve, supervise, orders):
+    server = await serve(a=1, b=1, c=1)
+    orders = server.placed(orders, "a", home="c")
+    await server.connected("a", "b", "c")
+    stranger = await supervise(server, "a", of="b")
+    stranger.send(orders.job_id, start_outpost(orders))
+    refused = await stranger.hear(wire.OutpostStarted)
+    assert (refused.pid, refused.why) == (0, "the job's supervisor is on another host")
+    home = await supervise(server, "a", of="c")
+    home.send(orders.job_id, start_outpost(orders))
+    assert (await home.hear(wire.OutpostStarted)).pid
+    # What the outpost is told comes from the one that it serves, and from nobody else.
+    stranger.send(orders.job_id, wire.Farewell(over=True))
+    stranger.send(orders.job_id, start_outpost(orders, number=2))
+    assert (await stranger.hear(wire.OutpostStarted)).pid == 0
+    home.send(orders.job_id, wire.LookAtWorkers(taking_part=()))
+    assert (await home.hear(wire.Seen)).vitals == ()
+
+
+async def test_with_the_agent_everything_below_it_is_killed_and_the_next_finds_no_memory(serve, supervise, orders):
+    server = await serve(a=1)
+    supervisor = await supervise(server, "a")
+    orders = server.placed(orders, "a")
+    supervisor.send(orders.job_id, start_outpost(orders))
+    outpost = identify((await supervisor.hear(wire.OutpostStarted)).pid)
+    supervisor.send(orders.job_id, wire.StartProcess(worker=0, slot=Slot(id=0, host="a")))
+    worker = identify((await supervisor.hear(wire.ProcessStarted)).pid)
+    await supervisor.hear(wire.ProcessSaid)
+    memory = Path(memory_folder(orders.job_id, host=host_mark("a", server.runtime)))
     (memory / "training-0.0").touch()
-    os.kill(connection.address.identity.pid, signal.SIGKILL)
+    lost = supervisor.address.identity
+    guard = identify(parent_of(lost.pid))
+    os.kill(lost.pid, signal.SIGKILL)
     with pytest.raises(ConversationLost):
-        await hear(connection, type(None))
-    await asyncio.to_thread(guard.wait)
+        await supervisor.hear(type(None))
+    await until_async(lambda: not is_alive(guard))
     assert not is_alive(outpost)
     assert not is_alive(worker)
-    lost = connection.address
-    await connection.close()
-    start("a")
-    await until_async(lambda: (found := read_address(tmp_path / "hosts", "a")) is not None and found != lost)
+    await until_async(lambda: (found := server.identity("a")) is not None and found != lost)
     assert not os.path.exists(memory)  # noqa: ASYNC240
 
 
-async def test_workers_are_killed_with_their_outpost(start, context, tmp_path, orders):
-    start("a")
-    connection = await connected(context, tmp_path, "a")
-    connection.send(orders.job_id, outpost_order(orders))
-    outpost = await hear(connection, wire.OutpostStarted)
-    connection.send(orders.job_id, wire.StartProcess(worker=0, slot=Slot(id=0, host="a")))
-    worker = identify((await hear(connection, wire.ProcessSaid)).message.pid)
+async def test_workers_are_killed_with_their_outpost(serve, supervise, orders):
+    server = await serve(a=1)
+    supervisor = await supervise(server, "a")
+    orders = server.placed(orders, "a")
+    supervisor.send(orders.job_id, start_outpost(orders))
+    outpost = await supervisor.hear(wire.OutpostStarted)
+    supervisor.send(orders.job_id, wire.StartProcess(worker=0, slot=Slot(id=0, host="a")))
+    worker = identify((await supervisor.hear(wire.ProcessSaid)).message.pid)
     os.kill(outpost.pid, signal.SIGKILL)
-    assert (await hear(connection, wire.OutpostEnded)).code == -signal.SIGKILL
+    assert (await supervisor.hear(wire.OutpostEnded)).code == -signal.SIGKILL
     await until_async(lambda: not is_alive(worker))
-    connection.send(orders.job_id, outpost_order(orders, number=2))
-    assert (await hear(connection, wire.OutpostStarted)).pid
-    await connection.close()
+    supervisor.send(orders.job_id, start_outpost(orders, number=2))
+    assert (await supervisor.hear(wire.OutpostStarted)).pid
 
 
-async def test_who_does_not_know_the_key_is_not_heard(start, context, tmp_path):
-    start("a")
-    known = await connected(context, tmp_path, "a")
-    public, secret = (part.decode() for part in zmq.curve_keypair())
+async def test_who_does_not_know_the_key_is_not_heard(serve, supervise, orders):
+    server = await serve(a=1)
+    known = await supervise(server, "a")
+    orders = server.placed(orders, "a")
+    public, secret = key_pair()
     stranger = msgspec.structs.replace(known.address, client_public=public, client_secret=secret)
-    unknown = AgentConnection(context, stranger)
-    unknown.send("", wire.Ping())
+    unknown = AgentConnection(known.context, stranger)
+    unknown.send(orders.job_id, start_outpost(orders))
     with pytest.raises(ConversationLost):
         async with asyncio.timeout(LIMIT):
             await unknown.receive()
-    known.send("", wire.Ping())
-    assert isinstance(await hear(known, wire.Pong), wire.Pong)
-    assert (tmp_path / "hosts" / "a.json").stat().st_mode & 0o777 == 0o600
+    known.send(orders.job_id, start_outpost(orders))
+    assert (await known.hear(wire.OutpostStarted)).pid
+    for file in ("a.json", "a.orders"):
+        assert (server.addresses / file).stat().st_mode & 0o777 == 0o600
     await unknown.close()
-    await known.close()
 
 
-async def test_one_that_is_retired_ends_when_nothing_runs_below_it(start, context, tmp_path, orders):
-    guard = start("a")
-    connection = await connected(context, tmp_path, "a")
-    connection.send(orders.job_id, outpost_order(orders))
-    await hear(connection, wire.OutpostStarted)
-    connection.send("", wire.Retire())
-    connection.send(orders.job_id, wire.LookAtWorkers(taking_part=()))
-    await hear(connection, wire.Seen)
-    assert guard.poll() is None
-    connection.send(orders.job_id, wire.Farewell(over=True))
-    assert await asyncio.to_thread(guard.wait) == 0
-    assert not (tmp_path / "hosts" / "a.json").exists()
-    await connection.close()
+async def test_one_that_is_retired_ends_when_nothing_runs_below_it(serve, supervise, orders):
+    first = await serve(a=1)
+    supervisor = await supervise(first, "a")
+    orders = first.placed(orders, "a")
+    supervisor.send(orders.job_id, start_outpost(orders))
+    await supervisor.hear(wire.OutpostStarted)
+    agent = supervisor.address.identity
+    await first.stop()
+    second = await serve()
+    second.fleet.adopt(orders)
+    second.fleet._placed[orders.job_id].members.add("a")  # as supervision knows it from the slots of the job
+    await second.connected("a")
+    assert second.fleet.there == () or all(host.name != "a" for host in second.fleet.there)
+    supervisor.send(orders.job_id, wire.LookAtWorkers(taking_part=()))
+    await supervisor.hear(wire.Seen)
+    assert is_alive(agent)
+    supervisor.send(orders.job_id, wire.Farewell(over=True))
+    await until_async(lambda: not is_alive(agent))
+    await until_async(lambda: not (second.addresses / "a.json").exists())
+    assert second.fleet.standing() == ()
 
 
-async def test_a_stopped_agent_is_ended_by_its_guard(start, context, tmp_path):
-    guard = start("a")
-    connection = await connected(context, tmp_path, "a")
-    os.kill(connection.address.identity.pid, signal.SIGSTOP)
-    await asyncio.to_thread(guard.wait)
-    assert not is_alive(connection.address.identity)
-    await connection.close()
+async def test_a_stopped_agent_is_ended_by_its_guard(serve, supervise):
+    server = await serve(a=1)
+    await server.connected("a")
+    agent = server.identity("a")
+    guard = identify(parent_of(agent.pid))
+    await server.stop()  # it has no part in this
+    os.kill(agent.pid, signal.SIGSTOP)
+    await until_async(lambda: state_of(agent.pid) in ("T", "t", ""))
+    await until_async(lambda: not is_alive(agent))
+    await until_async(lambda: not is_alive(guard))
 
 
-async def test_what_is_no_message_does_not_end_it(start, context, tmp_path):
-    start("a")
-    connection = await connected(context, tmp_path, "a")
-    await connection._conversation.socket.send_multipart([b"job", json.dumps({"type": "Nonsense"}).encode()])
-    await connection._conversation.socket.send(b"one frame")
-    connection.send("", wire.Ping())
-    assert isinstance(await hear(connection, wire.Pong), wire.Pong)
-    await connection.close()
+async def test_what_is_no_message_does_not_end_it(serve, supervise, orders):
+    server = await serve(a=1)
+    supervisor = await supervise(server, "a")
+    orders = server.placed(orders, "a")
+    raw = supervisor.connection._conversation.socket
+    for frames in (
+        [b"job", json.dumps({"type": "Nonsense"}).encode()],
+        [b"one frame"],
+        [b"job", b"{", b"more", b"frames", b"than", b"any"],
+        [b"\xff", wire.encode(start_outpost(orders))],
+        [orders.job_id.encode(), wire.encode(wire.PutFile(name="../x", offset=0, last=True)), b"too early"],
+        [b"other", wire.encode(wire.Farewell(over=True))],
+    ):
+        await raw.send_multipart(frames)
+    supervisor.send(orders.job_id, start_outpost(orders))
+    assert (await supervisor.hear(wire.OutpostStarted)).pid
+
+
+async def test_a_supervisor_gives_its_host_files_of_the_job_alone(serve, supervise, orders):
+    server = await serve(a=1)
+    supervisor = await supervise(server, "a")
+    orders = server.placed(orders, "a")
+    supervisor.send(orders.job_id, start_outpost(orders))
+    await supervisor.hear(wire.OutpostStarted)
+    put = [("training-0.payload", 0, False, b"one "), ("training-0.payload", 4, True, b"two")]
+    put += [(name, 0, True, b"x") for name in ("../other/x", "a/../../other/x", "launch.json", "..")]
+    whys = []
+    for name, offset, last, data in put:
+        supervisor.send(orders.job_id, wire.PutFile(name=name, offset=offset, last=last), data)
+        whys.append((await supervisor.hear(wire.FilePut)).why)
+    assert [bool(why) for why in whys] == [False, False, True, True, True, True]
+    folder = server.settings.data_dir / "jobs" / orders.job_id
+    assert (folder / "training-0.payload").read_bytes() == b"one two"
+    assert not (server.settings.data_dir / "jobs" / "other").exists()
+
+
+async def test_files_that_are_given_while_no_outpost_runs_are_not_taken(serve, supervise, orders):
+    server = await serve(a=1)
+    supervisor = await supervise(server, "a")
+    orders = server.placed(orders, "a")
+    supervisor.send(orders.job_id, wire.PutFile(name="file", offset=0, last=True), b"x")
+    supervisor.send(orders.job_id, start_outpost(orders))
+    await supervisor.hear(wire.OutpostStarted)
+    assert not (server.settings.data_dir / "jobs" / orders.job_id / "file").exists()
