@@ -1,5 +1,8 @@
-"""The server's side of hosts: agents are found again, replaced when they die, given up when they are not named."""
+"""The server's side of agents of this machine: found again, replaced when they die, given up when they are not named."""
 
+from __future__ import annotations
+
+import asyncio
 import json
 import logging
 import os
@@ -7,99 +10,128 @@ import signal
 
 import pytest
 
-from edt_server.channel.hosts import HostLost, Hosts
-from edt_server.messaging.agent_client import read_address
-from edt_server.settings import Settings
+from edt_sdk.schemas.hosts import HostState
+from edt_sdk.schemas.wire import agent as wire
+from edt_server.fleet import HostLost
 from edt_server.system.processes import is_alive
-from edt_server.system.runtime import private_dir
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
 
 
-@pytest.fixture
-def hosts(tmp_path):
-    """Makes the hosts of servers that follow each other; ends the agents."""
-    runtime = private_dir(tmp_path / "r")
+def preferring(*names):
+    async def preferred():
+        return names
 
-    def make(changed=None, **named):
-        async def nothing(there):
-            pass
-
-        settings = Settings(data_dir=tmp_path, runtime_dir=runtime, local_hosts=named)
-        return Hosts(settings, changed or nothing)
-
-    yield make
-    for path in (tmp_path / "control" / "hosts").glob("*.json"):
-        address = read_address(path.parent, path.stem)
-        if address is not None and is_alive(address.identity):
-            os.kill(address.identity.pid, signal.SIGTERM)
+    return preferred
 
 
-async def test_the_next_server_finds_the_agents_and_gives_up_those_it_does_not_name(hosts):
-    first = hosts(a=2, b=1)
-    await first.start()
-    assert [(host.name, host.offers) for host in first.there] == [("a", 2), ("b", 1)]
-    a, b = (read_address(first.folder, name).identity for name in "ab")
+async def test_the_next_server_finds_the_agents_and_gives_up_those_it_does_not_name(serve):
+    first = await serve(a=2, b=1)
+    assert [(host.name, host.offers) for host in first.fleet.there] == [("a", 2), ("b", 1)]
+    await first.connected("a", "b")
+    a, b = first.identity("a"), first.identity("b")
     await first.stop()
     assert is_alive(a)
-    second = hosts(b=1, c=1)
-    await second.start()
-    assert [host.name for host in second.there] == ["b", "c"]
-    assert read_address(second.folder, "b").identity == b
+    second = await serve(b=1, c=1)
+    assert [host.name for host in second.fleet.there] == ["b", "c"]
+    await second.connected("b", "c")
+    assert second.identity("b") == b
     await until_async(lambda: not is_alive(a))
-    assert await second.place(["a", "c"]) == "c"
-    assert await second.place([]) in ("b", "c")
+    await until_async(lambda: [each.name for each in second.fleet.standing()] == ["b", "c"])
+    assert await second.fleet.place(preferring("a", "c")) == "c"
+    assert await second.fleet.place(preferring()) in ("b", "c")
+    assert second.changes == [], "the slots were there all along"
     await second.stop()
-    assert await second.place(["b"]) is None
+    assert await second.fleet.place(preferring("b")) is None
 
 
-async def test_an_agent_that_dies_is_replaced_and_its_host_is_away_meanwhile(hosts):
-    told = []
-
-    async def changed(there):
-        told.append([host.name for host in there])
-
-    kept = hosts(changed, a=1, b=1)
-    await kept.start()
-    await kept.follow()
-    before = read_address(kept.folder, "a").identity
+async def test_an_agent_that_dies_is_replaced_and_its_host_is_away_meanwhile(serve):
+    server = await serve(a=1, b=1)
+    await server.connected("a", "b")
+    before = server.identity("a")
     os.kill(before.pid, signal.SIGKILL)
-    await until_async(lambda: told == [["b"], ["a", "b"]])
-    assert read_address(kept.folder, "a").identity != before
-    await kept.stop()
+    await until_async(lambda: server.changes == [["b"], ["a", "b"]])
+    await server.connected("a")
+    assert server.identity("a") != before
+    assert {each.state for each in server.fleet.standing()} == {HostState.UP}
 
 
-async def test_what_is_asked_of_a_host_that_is_not_there_fails(hosts, tmp_path):
-    kept = hosts(a=1)
-    await kept.start()
+async def test_what_is_asked_of_a_host_that_is_not_there_fails(serve, orders):
+    server = await serve(a=1)
     with pytest.raises(HostLost):
-        await kept.start_supervisor("b", "job-1", tmp_path / "launch.json")
-    os.kill(read_address(kept.folder, "a").identity.pid, signal.SIGSTOP)
-    # Its guard ends it; nobody waits for an answer for ever.
+        await server.fleet.start_supervisor(server.placed(orders, home="b"))
+    await server.connected("a")
+    agent = server.identity("a")
+    os.kill(agent.pid, signal.SIGSTOP)
+    # Its guard ends it: an answer is not waited for for ever.
     with pytest.raises(HostLost):
-        await kept.start_supervisor("a", "job-1", tmp_path / "launch.json")
-    await kept.stop()
+        await server.fleet.start_supervisor(server.placed(orders, home="a"))
+    assert not is_alive(agent)
 
 
-async def test_an_agent_of_another_version_is_replaced_and_it_is_said(hosts, caplog):
-    first = hosts(a=1, b=1)
-    await first.start()
-    before = {name: read_address(first.folder, name).identity for name in "ab"}
+async def test_an_agent_of_another_version_is_replaced_and_it_is_said(serve, caplog):
+    first = await serve(a=1, b=1)
+    await first.connected("a", "b")
+    before = {name: first.identity(name) for name in "ab"}
     await first.stop()
     for name in "ab":
         # As an earlier version may have written it: another number, other fields.
-        path = first.folder / f"{name}.json"
+        path = first.addresses / f"{name}.json"
         address = json.loads(path.read_bytes())
         old = {"protocol": 0, "socket": "/run/agent", "identity": address["identity"]}
         path.write_text(json.dumps(old))
-    second = hosts(a=1)
+    # The agent of an earlier version does not dial this server.
+    (first.settings.control_dir / "server.json").unlink()
     with caplog.at_level(logging.WARNING):
-        await second.start()
-    assert [host.name for host in second.there] == ["a"]
-    assert read_address(second.folder, "a").identity != before["a"]
-    assert not is_alive(before["a"])
-    assert "agent of host a is of another version (it speaks protocol 0, this server 1)" in caplog.text
+        second = await serve(a=1)
+        await until_async(lambda: not is_alive(before["a"]))
+        await second.connected("a")
+    assert second.identity("a") != before["a"]
+    ours = wire.AGENT_PROTOCOL
+    assert f"agent of host a is of another version (it speaks protocol 0, this server {ours})" in caplog.text
     assert "go on from their last checkpoints" in caplog.text
     await until_async(lambda: not is_alive(before["b"]))  # not named any more: it could not be asked to retire
-    await second.stop()
+
+
+async def test_a_supervisor_is_started_ends_and_is_started_again(serve, orders):
+    server = await serve(a=1)
+    await server.connected("a")
+    # Nothing answers at its control file, so it waits for a server.
+    orders = server.placed(orders, home="a")
+    identity = await server.fleet.start_supervisor(orders)
+    assert is_alive(identity)
+    gone = asyncio.create_task(server.fleet.supervisor_gone(orders.job_id, orders.attempt))
+    await asyncio.sleep(0)
+    assert not gone.done()
+    os.kill(identity.pid, signal.SIGKILL)
+    await asyncio.wait_for(gone, 180)
+    assert not is_alive(identity)
+
+
+async def test_the_next_server_knows_which_supervisors_still_run(serve, orders):
+    first = await serve(a=1)
+    await first.connected("a")
+    orders = first.placed(orders, home="a")
+    identity = await first.fleet.start_supervisor(orders)
+    await first.stop()
+    second = await serve(a=1)
+    second.fleet.adopt(orders)
+    gone = asyncio.create_task(second.fleet.supervisor_gone(orders.job_id, orders.attempt))
+    await second.connected("a")
+    assert (orders.job_id, orders.attempt) in second.fleet._hosts["a"].below
+    assert not gone.done()
+    assert is_alive(identity)
+    os.kill(second.identity("a").pid, signal.SIGKILL)
+    await asyncio.wait_for(gone, 180)
+    await until_async(lambda: not is_alive(identity))
+
+
+async def test_an_attempt_that_the_server_does_not_know_is_ended(serve, orders):
+    first = await serve(a=1)
+    await first.connected("a")
+    identity = await first.fleet.start_supervisor(first.placed(orders, home="a"))
+    await first.stop()
+    second = await serve(a=1)
+    await second.connected("a")
+    await until_async(lambda: not is_alive(identity))
