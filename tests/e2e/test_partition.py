@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from edt_sdk import Job
-from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.testing import LocalServer
-from edt_server.system.private_files import make_private_dir
+from tests.e2e.fleet import Machines, committed
 from tests.e2e.harness import Jobs
 from tests.e2e.hosts import hosts_of, wait_for_hosts
 from tests.network import Network
@@ -31,35 +27,12 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture
 def two_machines(network: Network, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Jobs]:
-    """A server on a third machine; the disk is shared. The parameter is how many slots a machine has, one without."""
-    slots = getattr(request, "param", 1)
-    traits = {
-        "EdtApp.threads_per_slot": 1,
-        "EdtApp.local_hosts": {"one": slots, "two": slots},
-        "EdtApp.worker_interface": network.addresses["head"],
-    }
-    server = LocalServer(tmp_path / "server", traits=traits)
-    hosts = server.data_dir / "control" / "hosts"
-    hosts.mkdir(parents=True)
-    for name in ("one", "two"):
-        runtime = tmp_path / name
-        make_private_dir(runtime)
-        orders = wire.AgentOrders(
-            host=name,
-            address_file=str(hosts / f"{name}.json"),
-            runtime_dir=str(runtime),
-            interface=network.addresses[name],
-        )
-        command = [sys.executable, "-P", "-m", "edt_server.agent", wire.encode(orders).decode(), str(runtime / "lock")]
-        network.start(name, command, log=tmp_path / f"{name}.log")
-    for name in ("one", "two"):
-        until((hosts / f"{name}.json").exists, f"the agent of machine {name}")
-    with network.inside("head"), server:
-        yield Jobs(server)
-
-
-def committed(jobs: Jobs, job: Job) -> int:
-    return len(jobs.commits(job))
+    """A server on a third machine that two have joined. The parameter is how many slots each has, one without."""
+    machines = Machines(network, tmp_path)
+    with machines.serving() as jobs:
+        for name in ("one", "two"):
+            machines.join(jobs, name, slots=getattr(request, "param", 1))
+        yield jobs
 
 
 @pytest.fixture
@@ -75,14 +48,14 @@ def test_a_cable_is_pulled_in_the_middle_of_an_update(two_machines: Jobs, networ
     alone = two_machines.submit("cnn.py", *ARGUMENTS, max_workers=1).wait(300)
     job = two_machines.submit("cnn.py", *ARGUMENTS, "--gates", str(held.parent), max_workers=2)
     wait_for_hosts(job, "one", "two")
-    goal = committed(two_machines, job) + 5
-    until(lambda: committed(two_machines, job) >= goal, "updates on both machines")
+    goal = len(committed(two_machines, job)) + 5
+    until(lambda: len(committed(two_machines, job)) >= goal, "updates on both machines")
     near = json.loads((two_machines.private(job) / "launch.json").read_text())["host"]
     far = "two" if near == "one" else "one"
     (survivor,) = (each["pid"] for each in job.workers() if each["host"] == near)
     network.cut(far)
-    goal, begun = committed(two_machines, job) + 3, time.monotonic()
-    until(lambda: committed(two_machines, job) >= goal, "updates without the machine that is cut off")
+    goal, begun = len(committed(two_machines, job)) + 3, time.monotonic()
+    until(lambda: len(committed(two_machines, job)) >= goal, "updates without the machine that is cut off")
     print(f"{time.monotonic() - begun:.1f} s from the cut to three more updates")
     assert hosts_of(job) == {near}
     assert [each["pid"] for each in job.workers()] == [survivor], "nobody was killed for it"
@@ -90,8 +63,7 @@ def test_a_cable_is_pulled_in_the_middle_of_an_update(two_machines: Jobs, networ
     wait_for_hosts(job, "one", "two")
     held.unlink()
     job.wait(300)
-    commits = [commit["update"] for commit in two_machines.commits(job)]
-    assert commits == list(range(len(two_machines.commits(alone))))
+    assert committed(two_machines, job) == list(range(len(two_machines.commits(alone))))
     assert two_machines.final_hash(job) == two_machines.final_hash(alone)
 
 
@@ -104,6 +76,6 @@ def test_members_of_a_machine_add_up_before_anything_travels(two_machines: Jobs,
     job.wait(300)
     assert two_machines.final_hash(job) == two_machines.final_hash(alone)
     generation = next(event for event in reversed(job.story()) if len(event.data.get("workers", ())) == 4)
-    hosts = [slot["host"] for slot in two_machines.client.cluster()["slots"]]
+    hosts = {slot["id"]: slot["host"] for slot in two_machines.client.cluster()["slots"]}
     places = [hosts[slot] for slot in generation.data["slots"]]
     assert places in (["one", "one", "two", "two"], ["two", "two", "one", "one"]), "ranks are numbered by machine"
