@@ -56,6 +56,7 @@ edt_server.leadership: store system
 edt_server.ledger: core history store system
 edt_server.outputs: edt_sdk.pictures.parts
 edt_server.service: catalogue channel core deployments edt_sdk.pictures edt_sdk.pictures.parts files history jobs ledger outputs searching settings simulator store suggestions system
+edt_server.providers: system
 edt_server.serving: agent system
 edt_server.settings: store system
 edt_server.simulator: core edt_sdk.pictures edt_sdk.pictures.parts

@@ -86,7 +86,7 @@ class HostActor:
         os._exit(0)  # without a server the node has to become free too
 
 
-class Driver:
+class RayDriver:
     """The actors with our mark, and the ids that wait for a node."""
 
     def __init__(self, how: dict[str, Any]) -> None:
@@ -220,11 +220,11 @@ def main(argument: str) -> None:
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
-        driver: Driver | None = None
+        driver: RayDriver | None = None
         for line in orders:
             order = json.loads(line)
             try:
-                driver = driver or Driver(json.loads(argument))
+                driver = driver or RayDriver(json.loads(argument))
                 answer = {"is": getattr(driver, order.pop("do"))(**order)}
             except Exception as wrong:  # the loop has to survive, and the server shows what it was
                 answer = {"error": (str(wrong).strip().splitlines() or [type(wrong).__name__])[0]}

@@ -43,7 +43,6 @@ class RayEngine(Engine):
         self.address = f"{self.network.addresses['head']}:6379"
         # Sockets lie in it, so its name is short.
         self._temp = Path(f"/tmp/edt-ray-{os.getpid()}")
-        self._broken = False
         self._wrapper = folder / "driver"
         head = ["--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self._temp}"]
         self._node("head", *head)
