@@ -84,8 +84,10 @@ async def test_a_smaller_wish_leaves_machines_that_are_up(engine):
     async with provided(engine) as provider:
         ids = await up(provider, engine, 2)
         await provider.want(Wish(hosts=0))
-        await _another_look(provider)
-        assert set(await states(provider)) == set(engine.agents()) == ids
+        for _ in range(2):  # what the first one decides the second one sees
+            await _another_look(provider)
+        assert await states(provider) == dict.fromkeys(ids, ProvidedState.UP)
+        assert set(engine.agents()) == ids
 
 
 async def test_release_ends_this_machine_and_another_takes_its_place(engine):
