@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,38 @@ def make_folder(path: Path, *, within: Path, owner: tuple[int, int] | None = Non
     """
     within.mkdir(parents=True, exist_ok=True)
     os.close(_open_folder(path, within, make=True, owner=owner))
+
+
+def remove_file(path: Path, *, within: Path) -> None:
+    """Remove a file, or what else has its name and is no folder.
+
+    FileNotFoundError when there is none, NotADirectoryError for a link on the way below `within`. OSError as `unlink`.
+    """
+    folder = _open_folder(path.parent, within)
+    try:
+        os.unlink(path.name, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def make_way(path: Path, *, within: Path) -> None:
+    """Remove what is in the way of a file: a folder of its name, and a file or link in place of a folder above it."""
+    for above in reversed(path.relative_to(within).parents):
+        try:
+            os.close(_open_folder(within / above, within))
+        except NotADirectoryError:
+            remove_file(within / above, within=within)
+            return
+        except FileNotFoundError:
+            return
+    folder = _open_folder(path.parent, within)
+    try:
+        if stat.S_ISDIR(os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(path.name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    finally:
+        os.close(folder)
 
 
 def regular_files(folder: Path, pattern: str, *, within: Path) -> Iterator[tuple[Path, os.stat_result]]:

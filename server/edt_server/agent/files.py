@@ -52,7 +52,7 @@ class HostFiles:
             place = places[entry.path]
             if await asyncio.to_thread(self._is_here, tree, entry, place):
                 return
-            beside = place.with_name(f".{place.name}{job_trees.UNFINISHED}")
+            beside = job_trees.unfinished(place)
             for offset in range(0, max(entry.size, 1), PART):
                 async with room:
                     data = await fetch(entry.path, offset) if entry.size else b""
@@ -100,7 +100,7 @@ class HostFiles:
         except OSError:
             return False
         make_folder(place.parent, within=tree.within(place))
-        beside = place.with_name(f".{place.name}{job_trees.UNFINISHED}")
+        beside = job_trees.unfinished(place)
         # A copy and no link: a job may write to its files.
         shutil.copyfile(kept, beside)
         beside.chmod(entry.mode & 0o777 | 0o600)

@@ -221,7 +221,7 @@ class JobsHere:
         tree = self._here[job].tree
         try:
             place = tree.checked(f"{tree.paths.job_dir.relative_to(self._data_dir)}/{put.name}")
-            beside = place.with_name(f".{place.name}{job_trees.UNFINISHED}")
+            beside = job_trees.unfinished(place)
             write, fresh = job_trees.write_at, put.offset == 0
             await asyncio.to_thread(write, beside, tree.within(place), put.offset, content, 0o600, fresh=fresh)
             if put.last:

@@ -61,7 +61,7 @@ class JobTree:
                         found = os.lstat(path)
                     except OSError:
                         continue  # removed in the meantime
-                    if stat.S_ISREG(found.st_mode):
+                    if stat.S_ISREG(found.st_mode) and _is_text(path):
                         yield os.path.relpath(path, self.paths.data_dir), found
 
     def checked(self, path: str) -> Path:
@@ -147,11 +147,20 @@ def content_digest(file: BinaryIO, size: int | None = None) -> str:
     return digest.hexdigest()
 
 
-def write_at(place: Path, within: Path, offset: int, data: bytes, mode: int, *, fresh: bool) -> bool:
+def unfinished(place: Path, by: str = "") -> Path:
+    """Return where a file is written until it is complete. `by` tells several writers of one file apart."""
+    # Not the name itself, which may be as long as a name can be.
+    return place.with_name(f".{hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]}.{by}{UNFINISHED}")
+
+
+def write_at(
+    place: Path, within: Path, offset: int, data: bytes, mode: int, *, fresh: bool, last: bool = False
+) -> bool:
     """Write bytes to a file below `within`, which is made with its folders. Return False when it ends before `offset`.
 
-    Data behind them stays. `fresh` empties the file first. No link is followed, and nothing is waited for. The bytes
-    are in the system's memory when this returns, see `settle`. OSError as `open`, and when there is no room. Blocks.
+    Data after them stays, unless they are the `last`. `fresh` empties the file first. No link is followed, and nothing
+    is waited for. The bytes are in the system's memory when this returns, see `settle`. OSError as `open`, and when
+    there is no room. Blocks.
     """
     make_folder(place.parent, within=within)
     # Checked one by one above. A link that takes a folder's place right now has to be made by the job itself, whose
@@ -166,9 +175,20 @@ def write_at(place: Path, within: Path, offset: int, data: bytes, mode: int, *, 
         while view:
             written = os.pwrite(descriptor, view, offset)
             view, offset = view[written:], offset + written
+        if last:
+            os.ftruncate(descriptor, offset)
         return True
     finally:
         os.close(descriptor)
+
+
+def _is_text(path: str) -> bool:
+    """Return whether a path can be part of a message. Names of files are bytes."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def settle(place: Path) -> None:

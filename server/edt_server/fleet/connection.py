@@ -51,7 +51,8 @@ class HostConnection:
         starting: who waits for a supervisor there.
         collecting: who waits for all files of a job.
         offered: the files of each job that the host may ask for.
-        parts: what it has sent of files, until it is on disk.
+        parts: what it has sent of files, over which connection, until it is on disk.
+        taking: writes the parts, one batch after the other whatever becomes of the connection.
     """
 
     record: HostRecord
@@ -69,7 +70,8 @@ class HostConnection:
     starting: dict[tuple[str, int], asyncio.Future[ProcessIdentity]] = field(default_factory=dict)
     collecting: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     offered: dict[str, frozenset[str]] = field(default_factory=dict)
-    parts: asyncio.Queue[tuple[wire.FilePart | wire.Gone, bytes]] = field(default_factory=asyncio.Queue)
+    parts: asyncio.Queue[tuple[bytes, wire.FilePart | wire.Gone, bytes]] = field(default_factory=asyncio.Queue)
+    taking: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:

@@ -149,7 +149,8 @@ class Fleet:
         """Admit the hosts: the control channel is about to listen."""
         self._control, self._keys = control, keys
         for name in self._hosts:
-            control.admit(wire.HOST_KEY + name, self._hosts[name].record.public_key)
+            record = self._hosts[name].record
+            control.admit(_admitted_as(record), record.public_key)
         for name, token in self._registry.tokens():
             self._tokens[name] = token
             control.admit(wire.TOKEN_KEY + name, token.public_key)
@@ -221,11 +222,13 @@ class Fleet:
             )
         self._send(host, wire.Retire())
         self._lose(host, "It was removed.")
+        if host.taking is not None:
+            host.taking.cancel()
         del self._hosts[name]
         self._registry.forget(name)
         (self.addresses_dir / f"{name}.json").unlink(missing_ok=True)
         if self._control is not None:
-            self._control.forget(wire.HOST_KEY + name)
+            self._control.forget(_admitted_as(host.record))
         self._tell_peers()
         await self._report_changes()
 
@@ -395,16 +398,16 @@ class Fleet:
             if isinstance(received, wire.Join):
                 self._answer(peer, self._join(sender.removeprefix(wire.TOKEN_KEY), received))
             return
-        host = self._hosts.get(sender.removeprefix(wire.HOST_KEY))
-        if host is None:
+        host = self._hosts.get(sender.removeprefix(wire.HOST_KEY).partition(":")[0])
+        if host is None or _admitted_as(host.record) != sender:
             self._answer(peer, wire.HostRefused(why="This host was removed.", hint="Join again with a new token."))
         elif isinstance(received, wire.HostHello):
             self._greet(host, peer, received)
         elif host.peer == peer:
             host.heard, host.closed = time.monotonic(), None
-            self._hear(host, received, data)
+            self._hear(host, peer, received, data)
 
-    def _hear(self, host: HostConnection, message: wire.ToServer, data: bytes) -> None:
+    def _hear(self, host: HostConnection, peer: bytes, message: wire.ToServer, data: bytes) -> None:
         match message:
             case wire.HostBeat():
                 host.beat = message
@@ -426,7 +429,7 @@ class Fleet:
             case wire.SupervisorEnded(job=job, attempt=attempt):
                 host.over((job, attempt))
             case wire.FilePart() | wire.Gone():
-                host.parts.put_nowait((message, data))
+                host.parts.put_nowait((peer, message, data))
             case wire.Want():
                 self._spawn(self._give(host, message), f"edt give {host.name}")
             case wire.FilesCollected(job=job):
@@ -465,7 +468,7 @@ class Fleet:
         self._registry.keep_token(token, valid)
         self._hosts[name] = HostConnection(record, since=time.time())
         if self._control is not None:
-            self._control.admit(wire.HOST_KEY + name, join.public_key)
+            self._control.admit(_admitted_as(record), join.public_key)
         log.info("host %s has joined", name)
         return wire.HostJoined(host=name)
 
@@ -509,7 +512,8 @@ class Fleet:
         self._write_address(host)
         self._tell_peers()
         self._spawn(self._report_changes(), "edt hosts changed")
-        self._spawn(self._take_parts(host, peer), f"edt parts {host.name}")
+        if host.taking is None or host.taking.done():
+            host.taking = self._spawn(self._take_parts(host), f"edt parts {host.name}")
         if visible(hello.identity):
             self._spawn(self._until_ended(host, hello.identity), f"edt agent {host.name}")
 
@@ -569,14 +573,18 @@ class Fleet:
         else:
             self._send(host, wire.Chunk(job=want.job, path=want.path, offset=want.offset), data)
 
-    async def _take_parts(self, host: HostConnection, peer: bytes) -> None:
-        """Write what the host sends of files, and answer once it is on the disk."""
-        while host.peer == peer:
-            parts = [await host.parts.get()]
+    async def _take_parts(self, host: HostConnection) -> None:
+        """Write what the host sends of files, and answer once it is on the disk.
+
+        A part of a former connection is left out: the host sends it again.
+        """
+        while True:
+            received = [await host.parts.get()]
             while not host.parts.empty():
-                parts.append(host.parts.get_nowait())
-            batch = [(self._sender(host, part), part, data) for part, data in parts]
-            while host.peer == peer:
+                received.append(host.parts.get_nowait())
+            peer = host.peer
+            batch = [(self._sender(host, part), part, data) for sent_by, part, data in received if sent_by == peer]
+            while batch and host.peer == peer:
                 try:
                     answers = await asyncio.to_thread(intake.take, batch)
                 except OSError as wrong:
@@ -584,7 +592,7 @@ class Fleet:
                     log.error("files of host %s cannot be written: %s", host.name, wrong)
                     await asyncio.sleep(_STORE_AWAY)
                     continue
-                for answer in answers:
+                for answer in answers if host.peer == peer else ():
                     self._send(host, answer)
                 break
 
@@ -638,6 +646,8 @@ class Fleet:
             pause, looked = max(0.0, now - looked - 2 * _LOOK), now
             for host in tuple(self._hosts.values()):
                 host.heard += pause
+                if host.closed is not None:
+                    host.closed += pause
                 if why := host.lost():
                     self._lose(host, why)
                     if host.record.shared:
@@ -748,7 +758,7 @@ class Fleet:
         self._registry.keep(record)
         if known is None:
             self._hosts[name] = HostConnection(record, since=time.time())
-            self._control.admit(wire.HOST_KEY + name, record.public_key)
+            self._control.admit(_admitted_as(record), record.public_key)
         self._spawn(self._local.keep(name), f"edt host {name}")
 
     async def _retire(self, name: str) -> None:
@@ -781,10 +791,11 @@ class Fleet:
         if self._control is not None:
             self._control.answer(peer, wire.encode(message))
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -795,6 +806,14 @@ class Fleet:
 def _collect(placed: _Placed, *, end: bool) -> wire.Collect:
     orders = placed.orders
     return wire.Collect(job=orders.job_id, owner=orders.owner, attempt=orders.attempt, end=end)
+
+
+def _admitted_as(record: HostRecord) -> str:
+    """Return what a host's key is admitted as.
+
+    A connection keeps that name when its host is removed, and must not count as that of the next host of this name.
+    """
+    return f"{wire.HOST_KEY}{record.name}:{zlib.crc32(record.public_key.encode()):08x}"
 
 
 def _other_version(theirs: int) -> wire.HostRefused:

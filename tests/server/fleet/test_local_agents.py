@@ -3,7 +3,7 @@
 import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_server.channel.hosts import check_hosts, local_hosts
+from edt_server.fleet.local_agents import check_hosts, local_hosts
 from edt_server.system.slots import usable_cores
 
 
