@@ -159,6 +159,16 @@ class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     round_trip: float | None = None
 
 
+class HostNotice(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The machine will be taken away, so its slots are withdrawn. The agent ends when nothing runs there.
+
+    `seconds` is how long it has at most, and `why` a sentence.
+    """
+
+    seconds: float
+    why: str
+
+
 class SupervisorStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The supervisor's process runs, or, with `identity` None, could not be started. `why` is the reason then."""
 
@@ -497,6 +507,7 @@ ToServer = (
     Join
     | HostHello
     | HostBeat
+    | HostNotice
     | SupervisorStarted
     | SupervisorEnded
     | Want

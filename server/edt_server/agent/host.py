@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Coroutine
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +40,8 @@ from edt_server.system.slots import find_gpus, usable_cores
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL = 0.5
+# Seconds that jobs have to leave once the machine is to be taken away. Slurm and Kubernetes give 120.
+NOTICE = 110.0
 
 
 class HostAgent:
@@ -57,6 +60,7 @@ class HostAgent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._kind = ""
         self._retired = False
+        self._ends_at: float | None = None
         self._over = asyncio.Event()
         self._below = ProcessesBelow(orders.host, self._supervisor_ended)
         self._uplink = Uplink(self._context, orders, hello=self._hello, hear=self._hear, lost=self._disconnected)
@@ -70,7 +74,7 @@ class HostAgent:
             self._kind = await asyncio.to_thread(kind_here, sys.executable, self._data_dir / "control")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._over.set)
+            loop.add_signal_handler(number, self._told_to_end)
         loop.add_signal_handler(signal.SIGCHLD, self._below.reap)
         self._gatekeeper.start()
         self._spawn(self._uplink.run(), "uplink")
@@ -208,6 +212,15 @@ class HostAgent:
         if wrong is not None:
             log.warning("not sent, job=%s: %s", job, wrong)
 
+    def _told_to_end(self) -> None:
+        """Give up the slots of this machine, and end when nothing runs here. End at once when told a second time."""
+        if self._ends_at is not None or self._orders.shared or self._below.idle():
+            self._over.set()
+            return
+        log.warning("this machine will be taken away: its jobs leave at their next update")
+        self._ends_at = time.monotonic() + NOTICE
+        self._uplink.send(wire.HostNotice(seconds=NOTICE, why="Its machine will be taken away."))
+
     # --- its life -----------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
@@ -217,7 +230,12 @@ class HostAgent:
             self._below.kill_stopped()
             patience = self._orders.idle
             unneeded = self._retired or (patience is not None and self._uplink.silence > patience)
-            if unneeded and self._below.idle():
+            if self._ends_at is not None:
+                late = self._ends_at - time.monotonic()
+                if late < 0 or self._below.idle():
+                    await self._jobs.flushed(late)
+                    self._over.set()
+            elif unneeded and self._below.idle():
                 log.info("the agent of host %s is not needed any more", self._orders.host)
                 self._over.set()
 

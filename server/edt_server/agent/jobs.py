@@ -7,6 +7,7 @@ what it wrote.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -154,6 +155,13 @@ class JobsHere:
         if here is not None and here.spool is not None and here.attempt == attempt:
             await here.spool.flushed()
         self._uplink.send(wire.FilesCollected(job=job, attempt=attempt))
+
+    async def flushed(self, patience: float) -> None:
+        """Return when the server has all files of all jobs here, or after so many seconds."""
+        spools = [here.spool for here in self._here.values() if here.spool is not None]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, patience)):
+                await asyncio.gather(*(spool.flushed() for spool in spools))
 
     async def end_attempt(self, job: str, attempt: int) -> None:
         """End what is left here of an attempt, or of an older one. Its workers write first what only they have."""

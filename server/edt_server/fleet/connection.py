@@ -42,6 +42,7 @@ class HostConnection:
         peer: where to answer, None while its agent is not connected.
         hello: the agent's last one.
         heard: when something came from it.
+        ends: why the machine will be taken away, "" while it stays.
         closed: when its connection was seen to be gone, None while it is there.
         asked: when the last beat was answered, for the round trip.
         prepared: the attempts whose orders the present agent has.
@@ -58,6 +59,7 @@ class HostConnection:
     heard: float = field(default_factory=time.monotonic)
     peer: bytes | None = None
     hello: wire.HostHello | None = None
+    ends: str = ""
     closed: float | None = None
     beat: wire.HostBeat | None = None
     why: str = ""
@@ -84,7 +86,8 @@ class HostConnection:
         """Whether jobs may use its slots."""
         record = self.record
         able = record.shared or bool(record.kind)
-        return record.up and able and not record.draining and record.provider != MACHINE_ITSELF
+        staying = not record.draining and not self.ends
+        return record.up and able and staying and record.provider != MACHINE_ITSELF
 
     def age(self) -> float:
         """Return the seconds since something came from it."""
@@ -127,7 +130,7 @@ class HostConnection:
             state = HostState.STARTING if hello is None and not self.why else HostState.LOST
         elif self.peer is None or self.age() > SILENT:
             state = HostState.DOUBTFUL
-        elif record.draining:
+        elif record.draining or self.ends:
             state = HostState.DRAINING
         why = self.why
         if state is HostState.DOUBTFUL:
@@ -135,7 +138,7 @@ class HostConnection:
         elif state is HostState.UP and not record.shared and not record.kind:
             why = "There is no torch in its environment, so it offers no slots. Join from the environment of the jobs."
         elif state is HostState.DRAINING:
-            why = "It gives up its slots, each at its job's next update."
+            why = f"{self.ends} It gives up its slots, each at its job's next update.".strip()
         return HostView(
             name=record.name,
             provider=record.provider or "joined",

@@ -409,6 +409,10 @@ class Fleet:
             case wire.HostBeat():
                 host.beat = message
                 self._send(host, wire.Heard())
+            case wire.HostNotice(seconds=seconds, why=why):
+                log.warning("host %s ends in %.0f s: %s", host.name, seconds, why)
+                host.ends = why
+                self._spawn(self._report_changes(), "edt hosts changed")
             case wire.SupervisorStarted(job=job, attempt=attempt, identity=identity, why=why):
                 waiting = host.starting.get((job, attempt))
                 if identity is not None:
@@ -480,6 +484,8 @@ class Fleet:
             self._lose(host, "Its agent was started again.")
         again = host.record.up and host.peer is not None
         host.peer, host.hello, host.heard, host.closed, host.why = peer, hello, time.monotonic(), None, ""
+        if before is None or before.identity != hello.identity:
+            host.ends = ""  # it is back
         if not again:
             host.since = time.time()
         if host.record.shared:
