@@ -113,6 +113,7 @@ class HostAgent:
             memory=memory(),
             kind=self._kind,
             below=tuple(self._below.attempts()),
+            jobs=self._jobs.kept(),
         )
 
     def _hear(self, message: wire.ToHost, data: bytes) -> None:

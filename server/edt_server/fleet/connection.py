@@ -50,6 +50,7 @@ class HostConnection:
         ended: set for each attempt when its supervisor has ended there.
         starting: who waits for a supervisor there.
         collecting: who waits for all files of a job.
+        holds: jobs with files there.
         offered: the files of each job that the host may ask for.
         parts: what it has sent of files, over which connection, until it is on disk.
         taking: writes the parts, one batch after the other whatever becomes of the connection.
@@ -69,6 +70,7 @@ class HostConnection:
     ended: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
     starting: dict[tuple[str, int], asyncio.Future[ProcessIdentity]] = field(default_factory=dict)
     collecting: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    holds: set[str] = field(default_factory=set)
     offered: dict[str, frozenset[str]] = field(default_factory=dict)
     parts: asyncio.Queue[tuple[bytes, wire.FilePart | wire.Gone, bytes]] = field(default_factory=asyncio.Queue)
     taking: asyncio.Task[None] | None = None

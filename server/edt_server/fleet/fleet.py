@@ -382,7 +382,9 @@ class Fleet:
         for host in self._hosts.values():
             host.offered.pop(job, None)
             host.prepared = {each for each in host.prepared if each[0] != job}
-            if host.name in (placed.home, *placed.members) and not host.record.shared:
+            # A host that is away now says that it has them when it is back.
+            if job in host.holds:
+                host.holds.discard(job)
                 self._send(host, wire.Forget(job=job, owner=placed.orders.owner))
 
     # --- what hosts send ----------------------------------------------------------------------------------------------
@@ -505,6 +507,12 @@ class Fleet:
                 host.over(placed.attempt)
             elif placed.attempt in host.starting or host.name in placed.members:
                 self._spawn(self._prepare(host, placed), f"edt prepare {placed.attempt} {host.name}")
+        host.holds = {job for job, _ in hello.jobs}
+        for job, owner in hello.jobs:
+            if job not in self._placed:
+                # It was over while the host was away. What was sent from there since was refused.
+                host.holds.discard(job)
+                self._send(host, wire.Forget(job=job, owner=owner))
         for job in host.collecting:
             self._send(host, _collect(self._placed[job], end=False))
         if host.record.provider == LOCAL and host.name not in self._local.names:
@@ -535,6 +543,7 @@ class Fleet:
         orders = self._secrets.get(placed.orders.job_id, placed.orders) if supervises else placed.orders
         files: tuple[wire.JobFile, ...] = ()
         if not host.record.shared:
+            host.holds.add(orders.job_id)
             files = await asyncio.to_thread(self._needed, placed, supervises)
             host.offered[orders.job_id] = frozenset(each.path for each in files)
         if self._placed.get(orders.job_id) is placed:
