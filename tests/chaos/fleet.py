@@ -55,6 +55,8 @@ TRAININGS = (
 # Seconds without an update of a job after which it counts as stuck, and until everything is gone at the end.
 STUCK, LAST = 180.0, 30.0
 BALLAST = "ballast"
+# Seconds that the processes of two jobs in one slot may be seen at once: between two looks.
+_AT_ONCE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +252,11 @@ class Chaos:
         ]
         twice = shared_slots(all_holds)
         assert not twice, "\n".join(f"slot of two jobs: {first} {second}" for first, second in twice)
+        places = {slot: next(iter(hosts)) for slot, hosts in self._hosts_of_slots.items()}
+        workers = watch.workers(places)
+        for first, second in shared_slots(workers, _AT_ONCE):
+            print(f"  two workers in slot {first.slot} on {places[first.slot]}: {first}, {second}")
+        print(f"  {len(workers)} workers were seen")
         return updates, discarded
 
     def recovery(self, watch: Watch) -> Iterator[tuple[Kind, list[float]]]:

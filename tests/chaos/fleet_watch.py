@@ -39,6 +39,17 @@ class Growth:
     anywhere: list[tuple[float, int]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A job's hold on a slot, from the report of its worker's start to that of the slot's return."""
+
+    slot: int
+    job: str
+    pid: int
+    begin: float
+    end: float
+
+
 class Watch:
     """Looks at the processes of all machines, and at the commit logs of all jobs, four times a second.
 
@@ -55,6 +66,8 @@ class Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
         self._known: dict[tuple[int, float], Seen] = {}
+        self._journals: dict[Path, int] = {}
+        self._started: set[tuple[str, int, int, float]] = set()
         self.growth: defaultdict[str, Growth] = defaultdict(Growth)
         self.wrong: list[str] = []
 
@@ -74,6 +87,17 @@ class Watch:
     def living(self) -> list[Seen]:
         """Return those that are there now."""
         return [self._known[key] for key in self._look_at_processes()]
+
+    def workers(self, hosts_of_slots: Mapping[int, str]) -> list[Hold]:
+        """Return how long each worker was seen in its slot, by the journals of all hosts, zombies included."""
+        by_pid: defaultdict[tuple[str, int], list[Seen]] = defaultdict(list)
+        for each in self.seen:
+            by_pid[each.machine, each.inner].append(each)
+        found = []
+        for job, slot, pid, when in sorted(self._started):
+            near = [each for each in by_pid[hosts_of_slots.get(slot, ""), pid] if abs(each.created - when) < _NEAR]
+            found += [Hold(slot, job, pid, each.created, each.last) for each in near[:1]]
+        return found
 
     def _work(self) -> None:
         while not self._over.wait(_LOOK):
@@ -118,17 +142,24 @@ class Watch:
                 most[path.parent.name] = max(most.get(path.parent.name, 0), _lines(path))
         for job, count in most.items():
             _grown(self.growth[job].anywhere, now, count)
+        for host in self._hosts:
+            for path in host.glob("jobs/*/journal.jsonl"):
+                self._read(path)
 
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A job's hold on a slot, from the report of its worker's start to that of the slot's return."""
-
-    slot: int
-    job: str
-    pid: int
-    begin: float
-    end: float
+    def _read(self, journal: Path) -> None:
+        """Remember the starts of workers that a journal has more of than at the last look."""
+        try:
+            data = journal.read_bytes().rpartition(b"\n")[0]
+        except OSError:
+            return
+        if len(data) == self._journals.get(journal):
+            return
+        self._journals[journal] = len(data)
+        for line in data.split(b"\n"):
+            if b"WorkerStarted" in line:
+                numbered = json.loads(line)
+                report = numbered["report"]
+                self._started.add((journal.parent.name, report["slot"], report["pid"], numbered["time"]))
 
 
 def holds(job: str, journal: Path) -> list[Hold]:
@@ -150,8 +181,8 @@ def holds(job: str, journal: Path) -> list[Hold]:
     return found
 
 
-def shared_slots(all_holds: Iterable[Hold]) -> list[tuple[Hold, Hold]]:
-    """Return the pairs of holds of two jobs that one slot had at one instant."""
+def shared_slots(all_holds: Iterable[Hold], more: float = 0.0) -> list[tuple[Hold, Hold]]:
+    """Return the pairs of holds of two jobs that one slot had at the same time for `more` than this many seconds."""
     found = []
     by_slot: defaultdict[int, list[Hold]] = defaultdict(list)
     for each in all_holds:
@@ -162,7 +193,7 @@ def shared_slots(all_holds: Iterable[Hold]) -> list[tuple[Hold, Hold]]:
             for second in several[number + 1 :]:
                 if second.begin >= first.end:
                     break
-                if second.job != first.job:
+                if second.job != first.job and min(first.end, second.end) - second.begin > more:
                     found.append((first, second))
     return found
 
