@@ -52,7 +52,7 @@ class _Sent:
     whole: int
 
 
-class Refused(Exception):
+class AttemptRefused(Exception):
     """The server takes nothing more of this attempt."""
 
 
@@ -126,7 +126,7 @@ class Spool:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(INTERVAL, took / _SHARE)):
                         await self._woken.wait()
-        except Refused as why:
+        except AttemptRefused as why:
             log.warning("the server takes no files of job %s, attempt %d: %s", self.job, self.attempt, why)
         finally:
             self.disconnected()  # other jobs need the room
@@ -184,7 +184,7 @@ class Spool:
             self._answered.clear()
             await self._answered.wait()
             if self.refused:
-                raise Refused(self.refused)
+                raise AttemptRefused(self.refused)
         return self.connected.is_set()
 
     async def _send_file(self, path: str, found: os.stat_result) -> bool:
@@ -230,7 +230,7 @@ class Spool:
         await self.room.acquire()
         if self.refused:
             self.room.release()
-            raise Refused(self.refused)
+            raise AttemptRefused(self.refused)
         file.open += 1
         self._open[path] = file
         if self.connected.is_set() and self.send(message, data):
