@@ -364,7 +364,7 @@ async def test_who_has_no_part_in_a_job_writes_none_of_its_files(server, placed,
 async def test_a_host_goes_on_by_itself_when_there_is_room_again(server, placed, result, monkeypatch):
     machine = await joined(server)
     server.fleet.attempts.adopt(placed)
-    monkeypatch.setattr("edt_server.fleet.fleet._STORE_AWAY", 0.01)
+    monkeypatch.setattr("edt_server.fleet.attempts._STORE_AWAY", 0.01)
     real, tries = intake.take, chain([OSError(28, "full")] * 3, [None] * 9)
 
     def full(parts):
