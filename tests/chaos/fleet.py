@@ -422,6 +422,8 @@ def run(root: Path, size: Size, seed: int, steps: Sequence[Step]) -> str:
                     print(f"  {kind:12} {times} after {middle:.1f} s, at most {most:.1f} s")
             except BaseException as wrong:
                 report(machines, jobs, chaos, wrong)
+                if machines.server.running:
+                    machines.server.kill()  # it would wait for the jobs
                 raise
             for name in NAMES:
                 with contextlib.suppress(psutil.NoSuchProcess):
