@@ -38,7 +38,7 @@ _KINDS = {
     Kind.RESIZE: (4, 0.0, 0.0),
 }
 # What needs a server that answers.
-_VERBS = frozenset({Kind.DRAIN, Kind.RESIZE})
+VERBS = frozenset({Kind.DRAIN, Kind.RESIZE})
 _RATES = ("2mbit", "20mbit", "100mbit")
 # After it is mended a machine has so long to join until the next one may be disturbed.
 _SETTLING = 6.0
@@ -92,7 +92,7 @@ def steps(seed: int, count: int, machines: Collection[str], without: Collection[
         able = {
             kind: weight
             for kind, (weight, *_) in kinds.items()
-            if (up or (kind not in _VERBS and kind is not Kind.KILL_SERVER))
+            if (up or (kind not in VERBS and kind is not Kind.KILL_SERVER))
             and (kind in (Kind.KILL_SERVER, Kind.RESIZE) or len(whole) > len(machines) - 2)
         }
         if not able:
@@ -116,6 +116,6 @@ def steps(seed: int, count: int, machines: Collection[str], without: Collection[
 def _end(step: Step, downs: list[Step]) -> Step:
     """Return the end of an event, which comes after the server's return if it needs the server."""
     at = step.at + step.seconds
-    if step.kind in _VERBS:
+    if step.kind in VERBS:
         at = max([at, *(down.at + down.seconds + 0.001 for down in downs if down.at <= at <= down.at + down.seconds)])
     return Step(at, step.number, True, step.kind, step.machine, step.seconds, step.dice, step.rate)
