@@ -157,6 +157,7 @@ class Spool:
         for file in self._open.values():
             for _ in range(file.open):
                 self.room.release()
+            file.open = 0  # its next part may be waiting for room
         self._open.clear()
         self._answered.set()
 
