@@ -81,7 +81,7 @@ class Chaos:
         self._dice = dice
         self._begun = time.monotonic()
         self._lag = 0.0
-        self._agents: dict[str, psutil.Process] = {}
+        self._off: set[str] = set()  # machines without an agent until the end of an event
         self._on: dict[str, set[str]] = {}  # machine → jobs, as of the last look
         self._hosts_of_slots: dict[int, set[str]] = defaultdict(set)
         self.submitted: dict[str, Training] = {}
@@ -96,6 +96,7 @@ class Chaos:
         self._begun = time.monotonic()
         for step in steps:
             while (wait := step.at + self._lag - self.now) > 0:
+                self._let_join()
                 self._keep_busy()
                 time.sleep(min(wait, 0.5))
             self._lag = max(self._lag, self.now - step.at)
@@ -108,12 +109,14 @@ class Chaos:
     def wait(self) -> None:
         """Wait until all jobs have ended. AssertionError for one that does not go on."""
         newest, changed = -1, time.monotonic()
-        while living := self._living():
+        while not self._let_join() or self._living():
+            living = self._living()
             now = sum(len(self._jobs.commits(job)) for job in living)
             if now != newest:
                 newest, changed = now, time.monotonic()
             stuck = time.monotonic() - changed
-            assert stuck < STUCK, f"no update for {stuck:.0f} s: {'; '.join(map(_where, living))}"
+            where = "; ".join(map(_where, living))
+            assert stuck < STUCK, f"no update for {stuck:.0f} s: {where}"
             time.sleep(0.5)
 
     @property
@@ -129,6 +132,8 @@ class Chaos:
 
     def _begin(self, step: Step) -> None:
         name = step.machine
+        if step.kind in (Kind.KILL_AGENT, Kind.POWER_OFF, Kind.STOP_AGENT, Kind.LEAVE):
+            self._off.add(name)
         match step.kind:
             case Kind.KILL_AGENT:
                 self._signal(name, signal.SIGKILL)
@@ -156,18 +161,15 @@ class Chaos:
         name = step.machine
         match step.kind:
             case Kind.KILL_AGENT | Kind.LEAVE:
-                self._rejoin(name)
+                self._off.discard(name)
             case Kind.POWER_OFF:
                 self._network.heal(name)
-                self._rejoin(name)
+                self._off.discard(name)
             case Kind.CUT:
                 self._network.heal(name)
             case Kind.STOP_AGENT:
                 self._signal(name, signal.SIGCONT)
-                if step.seconds > 3.0:  # its guard kills it after 5 s
-                    time.sleep(1.0)
-                    if self._machines.agents[name].poll() is not None or not _alive(self._agents[name]):
-                        self._rejoin(name)
+                self._off.discard(name)  # its guard has killed it after 5 s
             case Kind.DRAIN:
                 self._jobs.client.drain_host(name, undo=True)
             case Kind.SLOW:
@@ -179,16 +181,20 @@ class Chaos:
                 self._jobs.client = self._machines.server.client()
 
     def _signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to the agent of a machine. An agent that leaves is told by its guard, which is pid 1 there."""
+        """Send a signal to the agent of a machine."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            if number is not signal.SIGCONT:
-                self._agents[name] = agent_of(self._network, name)
-            self._agents[name].send_signal(number)
+            agent_of(self._network, name).send_signal(number)
 
-    def _rejoin(self, name: str) -> None:
-        # Its former processes end first, as they do when a machine starts again.
-        until(lambda: self._machines.agents[name].poll() is not None, f"the end of the agent of {name}", 30.0)
-        self._machines.start(self._jobs, name, slots=SLOTS)
+    def _let_join(self) -> bool:
+        """Start the agents that have ended. Return whether there were none.
+
+        An agent that leaves has two minutes until its jobs have left.
+        """
+        ended = [name for name in NAMES if name not in self._off and self._machines.agents[name].poll() is not None]
+        for name in ended:
+            self.say(f"  {name} joins again")
+            self._machines.start(self._jobs, name, slots=SLOTS)
+        return not ended
 
     def _resize(self, step: Step) -> None:
         living = self._living()
@@ -351,12 +357,6 @@ def nothing_left(machines: Machines, watch: Watch) -> None:
 
 def _of_job(command: str) -> bool:
     return f"{AGENT} below" in command or "edt_sdk.training" in command or "edt_server.supervisor" in command
-
-
-def _alive(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def _where(job: Job) -> str:

@@ -120,6 +120,9 @@ class HostAgent:
             case wire.HostWelcome(outdated=outdated):
                 for each in outdated:
                     self._spawn(self._jobs.end_attempt(each.job, each.attempt), f"end {each.job}")
+                if self._ends_at is not None:
+                    # This server may not be the one that was told.
+                    self._tell_notice(self._ends_at)
             case wire.HostPeers(peers=peers):
                 self._know_peers(peers)
             case wire.Prepare():
@@ -219,7 +222,11 @@ class HostAgent:
             return
         log.warning("this machine will be taken away: its jobs leave at their next update")
         self._ends_at = time.monotonic() + NOTICE
-        self._uplink.send(wire.HostNotice(seconds=NOTICE, why="Its machine will be taken away."))
+        self._tell_notice(self._ends_at)
+
+    def _tell_notice(self, ends_at: float) -> None:
+        seconds = max(0.0, ends_at - time.monotonic())
+        self._uplink.send(wire.HostNotice(seconds=seconds, why="Its machine will be taken away."))
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
