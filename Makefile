@@ -8,7 +8,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all ready labs check format bench chaos chaos-hosts chaos-postgres chaos-search chaos-server chaos-serving docs reference constraints clean core-events
+.PHONY: help install demo lab types front-end screenshots moving-picture test test-long test-all ready labs check format bench chaos chaos-fleet chaos-hosts chaos-postgres chaos-search chaos-server chaos-serving docs reference constraints clean core-events
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -102,6 +102,9 @@ chaos-server: $(STAMP) ## the server killed 50 times under load: no job lost, no
 
 chaos-postgres: $(STAMP) ## PostgreSQL killed 20 times under load: no job lost, none twice, equal bits, a short log (KILLS=, SEED=)
 	@$(BIN)/python -m tests.chaos.server_kills --victim postgres --kills $(or $(KILLS),20) $(if $(SEED),--seed $(SEED))
+
+chaos-fleet: $(STAMP) ## four machines killed, cut off, stopped, drained, slowed and filled under six jobs: equal bits (EVENTS=, SEED=, ARGS=--quick)
+	@$(BIN)/python -m tests.chaos.fleet --events $(or $(EVENTS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 chaos-hosts: $(STAMP) ## a host is lost with everything on it, 20 times (LOSSES=); the other goes on, equal bits
 	@EDT_HOST_LOSSES=$(or $(LOSSES),20) $(BIN)/python -m pytest -q tests/e2e/test_hosts.py -k lost_and_ends

@@ -82,10 +82,14 @@ class Network:
 
     def kill(self, name: str) -> None:
         """Kill every program on a machine, which does not say goodbye to anybody."""
-        listed = subprocess.run(["ip", "netns", "pids", self._prefix + name], capture_output=True, check=False)
-        for pid in map(int, listed.stdout.split()):
+        for pid in self.pids(name):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def pids(self, name: str) -> list[int]:
+        """Return what runs on a machine, by the pids that they have here."""
+        listed = subprocess.run(["ip", "netns", "pids", self._prefix + name], capture_output=True, check=False)
+        return [int(pid) for pid in listed.stdout.split()]
 
     @contextlib.contextmanager
     def inside(self, name: str) -> Iterator[None]:
@@ -109,6 +113,15 @@ class Network:
         """Let a machine send no faster than this, such as "1gbit"."""
         shaped = f"tc qdisc replace dev eth0 root tbf rate {rate} burst 256kb latency 50ms".split()
         subprocess.run(["ip", "netns", "exec", self._prefix + name, *shaped], capture_output=True, check=True)
+
+    def unlimit(self, name: str) -> None:
+        """Let it send as fast as it can again."""
+        free = ["tc", "qdisc", "del", "dev", "eth0", "root"]
+        subprocess.run(["ip", "netns", "exec", self._prefix + name, *free], capture_output=True, check=True)
+
+    def namespace(self, name: str) -> int:
+        """Return the inode of a machine's network, by which /proc tells whose a process is."""
+        return os.stat(f"/run/netns/{self._prefix}{name}").st_ino
 
     def _make(self) -> None:
         bridge = f"{self._prefix}bridge"

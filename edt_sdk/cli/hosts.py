@@ -85,7 +85,7 @@ def _run_drain(arguments: argparse.Namespace) -> None:
     host = client(arguments).drain_host(arguments.name, undo=arguments.undo, wait=arguments.wait)
     print(host.state.value)
     if host.used and not arguments.undo:
-        print(f"({host.used} slots are given up at the next updates of their jobs)", file=sys.stderr)
+        print(f"(jobs still hold {host.used} there, until their next updates)", file=sys.stderr)
 
 
 def _run_remove(arguments: argparse.Namespace) -> None:

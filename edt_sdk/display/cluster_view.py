@@ -272,5 +272,4 @@ def _round_trip(host: HostView) -> str:
 
 def left_words(host: HostView, seconds: float) -> str:
     """Return the sentence about a host that still has jobs after so many seconds of draining."""
-    many = f"{host.used} slot{'' if host.used == 1 else 's'}"
-    return f"Jobs still hold {many} of the host {host.name!r} after {duration(seconds)}."
+    return f"Jobs still hold {_slots(host.used)} of the host {host.name!r} after {duration(seconds)}."

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edt_sdk.testing import LocalServer
-from tests.chaos import plan, referee, serving
+from tests.chaos import fleet, fleet_plan, plan, referee, serving
 from tests.chaos.__main__ import TRAITS
 from tests.chaos.plan import Kind, Training
 from tests.chaos.scenario import Disturbed, submit
@@ -46,6 +46,25 @@ def test_the_first_trainings_cover_every_model_optimizer_and_number_of_shards() 
     assert len({training.model for training in chosen}) == 5
     assert len({training.optimizer for training in chosen}) == 4
     assert {training.shards for training in chosen} == set(range(1, 9))
+
+
+def test_two_machines_are_left_alone_at_any_time_and_each_event_ends() -> None:
+    for seed in range(100):
+        steps = fleet_plan.steps(seed, 40, fleet.NAMES)
+        assert steps == fleet_plan.steps(seed, 40, fleet.NAMES)
+        assert [step.number for step in steps if not step.undo] == list(range(1, 41))
+        under_way: dict[int, fleet_plan.Step] = {}
+        for step in steps:
+            if step.undo:
+                begun = under_way.pop(step.number)
+                assert (begun.kind, begun.machine) == (step.kind, step.machine)
+            elif step.kind is not fleet_plan.Kind.RESIZE:
+                under_way[step.number] = step
+            kinds = [each.kind for each in under_way.values()]
+            assert fleet_plan.Kind.KILL_SERVER not in kinds or step.kind not in fleet_plan.VERBS
+            disturbed = [each.machine for each in under_way.values() if each.machine]
+            assert len(disturbed) == len(set(disturbed)) <= 2, (seed, step)
+        assert not under_way
 
 
 @pytest.mark.parametrize(
@@ -90,3 +109,8 @@ def test_a_postgresql_that_is_killed_takes_nothing_with_it(tmp_path: Path) -> No
         print(kill_again_and_again(tmp_path / "server", 2, SEED, victim))
     finally:
         victim.stop()
+
+
+@pytest.mark.long
+def test_machines_that_come_and_go_have_the_same_bits(tmp_path: Path) -> None:
+    print(fleet.run(tmp_path / "fleet", fleet.QUICK, SEED, fleet_plan.steps(SEED, 8, fleet.NAMES)))

@@ -41,18 +41,22 @@ class Machines:
 
     def join(self, jobs: Jobs, name: str, *, slots: int = 1) -> None:
         """Have a machine join, or join again, and wait until its slots are offered."""
+        self.start(jobs, name, slots=slots)
+        until(lambda: offered(jobs, name) == slots, f"the slots of {name}")
+
+    def start(self, jobs: Jobs, name: str, *, slots: int = 1) -> None:
+        """Start the agent of a machine. The first time it gets a token of the server."""
         folder = self.folder / name
         command = [sys.executable, "-P", "-m", "edt_server.agent", "join", "--folder", str(folder)]
         command += ["--slots", str(slots)]
-        if not folder.exists():
-            folder.mkdir(mode=0o700)
+        if not (folder / "agent.json").exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
             (folder / "token").write_text(jobs.client.host_token().token)
             command += ["--token-file", str(folder / "token")]
         # No machine sees the folder of another one. Each has the code of the jobs' tests.
         others = [self.server.data_dir, *(path for path in self.folder.iterdir() if path.is_dir() and path != folder)]
         hidden = [path for path in others if path.exists() and path.name not in ("server", "gates")]
         self.agents[name] = self.network.start(name, command, log=self.folder / f"{name}.log", hidden=hidden)
-        until(lambda: offered(jobs, name) == slots, f"the slots of {name}")
 
     def leave(self, name: str) -> None:
         """End the agent of a machine, with all below it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edt_sdk import Job
+from edt_sdk.schemas.hosts import HostState
 from tests.e2e.fleet import Machines, committed, home_of
 from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
@@ -154,6 +155,20 @@ def test_the_machine_with_the_supervisor_loses_power(
     is_as_alone(jobs, job, alone)
     resumed = next(event.data["update"] for event in reversed(job.story()) if event.kind == "generation")
     assert resumed >= reached, "what the other machine had was not computed again"
+
+
+def test_a_machine_that_was_away_when_a_job_ended_has_nothing_of_it_afterwards(
+    machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates
+) -> None:
+    job, _, far = on_two_machines(machines, jobs, gates)
+    network.cut(far)
+    until(lambda: jobs.client.host(far).state is HostState.LOST, "the loss of the machine")
+    gates.open_all()
+    is_as_alone(jobs, job, alone)
+    folder = machines.folder / far / "jobs" / job.id
+    assert folder.exists()
+    network.heal(far)
+    until(lambda: not folder.exists(), "the end of the job's files there")
 
 
 def test_the_server_is_away_and_hears_everything_afterwards(

@@ -596,7 +596,7 @@ def test_every_verb_of_the_design_is_there():
         "picture", "timeline", "workers", "checkpoints", "download", "cluster", "groups",
         "group", "resources", "resource", "plan", "simulate", "what-if", "dataset", "model",
         "validate", "validation", "clone", "interpreters", "top", "completion", "quota", "search", "version",
-        "deploy", "deployment", "predict", "project",
+        "deploy", "deployment", "predict", "project", "host",
     }  # fmt: skip
 
 

@@ -133,6 +133,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         memory: bytes of the machine.
         kind: what its results depend on, "" where it has no torch (`edt_sdk.training.update.kind`).
         below: what runs there.
+        jobs: jobs with files there, and the owner of each.
     """
 
     protocol: int
@@ -145,6 +146,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     memory: int
     kind: str
     below: tuple[Below, ...]
+    jobs: tuple[tuple[str, str], ...] = ()
 
 
 class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):

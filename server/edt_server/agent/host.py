@@ -29,10 +29,9 @@ from edt_sdk.schemas.wire.control import ServerAddress
 from edt_server.agent.below import ProcessesBelow
 from edt_server.agent.jobs import JobsHere
 from edt_server.agent.uplink import Uplink, memory
-from edt_server.fleet import MACHINE
+from edt_server.fleet import MACHINE, kind_here
 from edt_server.messaging import Gatekeeper, listen, send_now, sender_of
 from edt_server.supervisor.processes.memory import forget_host
-from edt_server.system.kinds import kind_here
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import identify
 from edt_server.system.slots import find_gpus, usable_cores
@@ -113,6 +112,7 @@ class HostAgent:
             memory=memory(),
             kind=self._kind,
             below=tuple(self._below.attempts()),
+            jobs=self._jobs.kept(),
         )
 
     def _hear(self, message: wire.ToHost, data: bytes) -> None:
@@ -120,6 +120,9 @@ class HostAgent:
             case wire.HostWelcome(outdated=outdated):
                 for each in outdated:
                     self._spawn(self._jobs.end_attempt(each.job, each.attempt), f"end {each.job}")
+                if self._ends_at is not None:
+                    # This server may not be the one that was told.
+                    self._tell_notice(self._ends_at)
             case wire.HostPeers(peers=peers):
                 self._know_peers(peers)
             case wire.Prepare():
@@ -219,7 +222,11 @@ class HostAgent:
             return
         log.warning("this machine will be taken away: its jobs leave at their next update")
         self._ends_at = time.monotonic() + NOTICE
-        self._uplink.send(wire.HostNotice(seconds=NOTICE, why="Its machine will be taken away."))
+        self._tell_notice(self._ends_at)
+
+    def _tell_notice(self, ends_at: float) -> None:
+        seconds = max(0.0, ends_at - time.monotonic())
+        self._uplink.send(wire.HostNotice(seconds=seconds, why="Its machine will be taken away."))
 
     # --- its life -----------------------------------------------------------------------------------------------------
 

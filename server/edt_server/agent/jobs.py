@@ -77,10 +77,21 @@ class JobsHere:
         self._chunks: dict[tuple[str, str, int], asyncio.Future[bytes]] = {}
         self._room = asyncio.Semaphore(wire.WINDOW)
         self._ordered = asyncio.Event()
+        self._forgetting: dict[str, asyncio.Event] = {}  # set when all of the job is gone
+
+    def kept(self) -> tuple[tuple[str, str], ...]:
+        """Return the jobs with files of their own here, and the owner of each."""
+        if self._files is None:
+            return ()
+        owners = {path.name: path.parts[-3] for path in (self._data_dir / "results").glob("*/batchworkdir/*")}
+        there = [path.name for path in (self._data_dir / "jobs").glob("*")]
+        return tuple((job, owners.get(job, "")) for job in {*there, *owners})
 
     async def prepare(self, order: wire.Prepare) -> None:
         """Have the orders and the files of an attempt here, and start its supervisor if it belongs here."""
         job, attempt = order.launch.job_id, order.launch.attempt
+        if job in self._forgetting:
+            await self._forgetting[job].wait()
         before = self._here.get(job)
         if before is not None and before.attempt >= attempt:
             # The server has not heard the answer. What is still under way here goes on.
@@ -180,13 +191,23 @@ class JobsHere:
 
     async def forget(self, job: str, owner: str) -> None:
         """Drop a job that is over, with all its files here."""
-        here = self._here.pop(job, None)
-        if here is not None:
-            await here.stop_sending()
-        await self._below.end_outpost(job)
-        if self._files is not None:
-            await asyncio.to_thread(self._files.remove, JobTree(JobPaths(self._data_dir, owner, job)))
-            await asyncio.to_thread(self._files.trim)
+        if job in self._forgetting:
+            return
+        over = self._forgetting[job] = asyncio.Event()
+        try:
+            here = self._here.get(job)
+            if here is not None:
+                await here.stop_sending()
+                await self._below.end_outpost(job)
+                # Processes of an attempt that was replaced would write into the folder that is removed.
+                await self.end_attempt(job, here.attempt)
+                self._here.pop(job, None)
+            if self._files is not None:
+                await asyncio.to_thread(self._files.remove, JobTree(JobPaths(self._data_dir, owner, job)))
+                await asyncio.to_thread(self._files.trim)
+        finally:
+            del self._forgetting[job]
+            over.set()
 
     # --- files --------------------------------------------------------------------------------------------------------
 

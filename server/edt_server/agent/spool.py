@@ -60,7 +60,7 @@ class _Sent:
 _UNKNOWN = _Sent(inode=0, size=-1, changed=0, mark=0, whole=0, unsure=True)
 
 
-class Refused(Exception):
+class AttemptRefused(Exception):
     """The server takes nothing more of this attempt."""
 
 
@@ -141,7 +141,7 @@ class Spool:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(INTERVAL, took / _SHARE)):
                         await self._woken.wait()
-        except Refused as why:
+        except AttemptRefused as why:
             log.warning("the server takes no files of job %s, attempt %d: %s", self.job, self.attempt, why)
         finally:
             self.disconnected()  # other jobs need the room
@@ -221,7 +221,7 @@ class Spool:
             self._answered.clear()
             await self._answered.wait()
             if self.refused:
-                raise Refused(self.refused)
+                raise AttemptRefused(self.refused)
         return self.connected.is_set() and not self._missed
 
     async def _send_file(self, path: str, found: os.stat_result) -> bool:
@@ -270,7 +270,7 @@ class Spool:
         await self.room.acquire()
         if self.refused:
             self.room.release()
-            raise Refused(self.refused)
+            raise AttemptRefused(self.refused)
         file.open += 1
         self._open[path] = file
         if not file.lost and self.connected.is_set() and self.send(message, data):

@@ -176,10 +176,11 @@ class LevelProvider(ABC, Generic[S]):
             self._wake.clear()
             try:
                 await self._compare()
-            except (EngineTrouble, EdtError, OSError) as why:  # the loop has to survive
+            except Exception as why:  # the loop has to survive whatever an engine answers
+                expected = isinstance(why, EngineTrouble | EdtError | OSError)
                 if not self._engine_trouble:
-                    log.warning("provider %s: %s", self.name, why)
-                self._engine_trouble = str(why)
+                    log.warning("provider %s: %s", self.name, why, exc_info=not expected)
+                self._engine_trouble = str(why) if expected else f"{self.name} answers what was not expected: {why!r}"
                 self._engine.failed()
             else:
                 self._engine, self._engine_trouble = BackOff(), ""
@@ -289,16 +290,17 @@ def _place(host_id: str) -> str:
     return host_id.rpartition("-")[0]
 
 
-async def call(command: Sequence[str], stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> str:
+async def call(command: Sequence[str], stdin: bytes = b"", *, passing: str, environ: Mapping[str, str] = {}) -> str:
     """Return what a command of an engine has written. Raises EngineTrouble with its last line where it fails.
 
-    `environ` is added to the variables that jobs may see: Slurm would pass the others of the server on.
+    It sees the variables that jobs may see, those with names like `passing`, and `environ`. Slurm would pass the
+    others of the server on to its jobs.
     """
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True,
-            env={**inherited(os.environ, ["SLURM_*", "SSH_*"]), **(environ or {})},
+            env={**inherited(os.environ, [passing]), **environ},
         )  # fmt: skip
     except OSError as wrong:
         raise EngineTrouble(f"{command[0]} cannot be run: {wrong.strerror}.") from wrong

@@ -86,7 +86,7 @@ class HostActor:
         os._exit(0)  # without a server the node has to become free too
 
 
-class Driver:
+class RayDriver:
     """The actors with our mark, and the ids that wait for a node."""
 
     def __init__(self, how: dict[str, Any]) -> None:
@@ -96,6 +96,7 @@ class Driver:
         self._actors: dict[str, Any] = {}
         self._polls: dict[str, Any] = {}
         self._known: dict[str, dict[str, Any]] = {}
+        self._stopping: set[str] = set()
         self._requested: list[dict[str, float]] = []
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
         self._ray.init(address=how["address"], namespace=NAMESPACE, **quiet)
@@ -131,12 +132,14 @@ class Driver:
 
     def stop(self, id: str) -> None:
         """End a machine."""
+        self._stopping.add(id)
         if id in self._waiting:
             self._waiting.remove(id)
         elif id in self._actors and "node" in self._known.get(id, {}):
             self._actors[id].stop.remote()
         elif id in self._actors:
-            self._ray.kill(self._actors[id])  # it has never answered, so it holds nothing
+            self._ray.kill(self._actors[id])  # it has not answered yet
+        self._request()  # a driver that ends after this leaves no request behind
 
     def _place(self, draining: dict[str, float]) -> None:
         ray, how = self._ray, self._how
@@ -166,7 +169,7 @@ class Driver:
         """Let Ray's autoscaler have a node for each machine. A request replaces the last one."""
         shape = {"CPU": self._how["cpus"] or 1.0, "GPU": self._how["gpus"]}
         bundle = {name: amount for name, amount in shape.items() if amount}
-        bundles = [bundle] * (len(self._waiting) + len(self._actors))
+        bundles = [bundle] * (len(self._waiting) + len(self._actors.keys() - self._stopping))
         if bundles != self._requested:
             importlib.import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
             self._requested = bundles
@@ -220,11 +223,11 @@ def main(argument: str) -> None:
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
-        driver: Driver | None = None
+        driver: RayDriver | None = None
         for line in orders:
             order = json.loads(line)
             try:
-                driver = driver or Driver(json.loads(argument))
+                driver = driver or RayDriver(json.loads(argument))
                 answer = {"is": getattr(driver, order.pop("do"))(**order)}
             except Exception as wrong:  # the loop has to survive, and the server shows what it was
                 answer = {"error": (str(wrong).strip().splitlines() or [type(wrong).__name__])[0]}

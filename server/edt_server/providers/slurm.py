@@ -63,6 +63,7 @@ class SlurmProvider(LevelProvider[SlurmSettings]):
         # All states: Slurm keeps ended jobs for a while, with the reason. Times are in seconds since the epoch.
         listed = await call(
             ["squeue", "--noheader", "--states=all", f"--user={getpass.getuser()}", "--format=%j|%T|%e|%r"],
+            passing="SLURM_*",
             environ={"SLURM_TIME_FORMAT": "%s"},
         )
         seen = {}
@@ -88,7 +89,7 @@ class SlurmProvider(LevelProvider[SlurmSettings]):
             why = "The time limit of its Slurm job is near." if ending else "" if state == "RUNNING" else why
             return Provided(host_id, ProvidedState.UP if up else ProvidedState.STARTING, why, until)
         if state in _ENDING:
-            return Provided(host_id, ProvidedState.DRAINING, why)
+            return Provided(host_id, ProvidedState.DRAINING, why, time.time())
         return Provided(host_id, ProvidedState.GONE, why)
 
     async def _start(self, host_id: str) -> None:
@@ -103,10 +104,10 @@ class SlurmProvider(LevelProvider[SlurmSettings]):
             up=shlex.quote(str(self._file(host_id, "up"))),
             agent=shlex.join(self._join(host_id)),
         )
-        await call(command, script.encode())
+        await call(command, script.encode(), passing="SLURM_*")
 
     async def _admit(self, host_id: str, token: str) -> None:
         write_private(self._file(host_id, "token"), f"{token}\n".encode())
 
     async def _stop(self, host_id: str) -> None:
-        await call(["scancel", f"--user={getpass.getuser()}", f"--name={host_id}"])
+        await call(["scancel", f"--user={getpass.getuser()}", f"--name={host_id}"], passing="SLURM_*")

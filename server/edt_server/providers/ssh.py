@@ -200,7 +200,7 @@ class SshProvider(LevelProvider[SshSettings]):
         back_off = BackOff()
         while True:
             try:
-                await call(self._command(host, _STOP, host_id))
+                await call(self._command(host, _STOP, host_id), passing="SSH_*")
             except EngineTrouble as why:
                 log.warning("provider %s: %s cannot be ended yet: %s", self.name, host_id, why)
                 back_off.failed()

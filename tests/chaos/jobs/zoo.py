@@ -6,7 +6,9 @@ remainder.
 """
 
 import argparse
+import os
 import random
+import time
 
 import numpy as np
 import torch
@@ -25,6 +27,7 @@ parser.add_argument("--samples", type=int, default=203)
 parser.add_argument("--epochs", type=int, default=20)
 parser.add_argument("--loaders", type=int, default=0)
 options = parser.parse_args()
+PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a sample takes
 
 
 class Samples(torch.utils.data.Dataset):
@@ -44,6 +47,7 @@ class Samples(torch.utils.data.Dataset):
         return len(self.x)
 
     def __getitem__(self, index):
+        time.sleep(PAUSE)
         if self.words:
             row = self.x[index].clone()
             row[random.randrange(LENGTH)] = int(np.random.randint(WORDS))

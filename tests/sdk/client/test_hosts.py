@@ -131,7 +131,9 @@ class TestAtAShell:
         assert (wrong.returncode, wrong.stderr) == (2, "edt: A token cannot be for 0 machines. Give 1 to 10000.\n")
 
     def test_drain_remove_and_logs(self, edt, hosts):
-        assert edt("drain", "gpu-1").stdout == "draining\n"
+        drained = edt("drain", "gpu-1")
+        assert drained.stdout == "draining\n"
+        assert "jobs still hold 3 there" in drained.stderr
         assert edt("drain", "gpu-1", "--undo").stdout == "up\n"
         assert edt("remove", "gpu-1", "--force").stdout == "gpu-1\n"
         assert edt("logs", "gpu-1", "-n", 2).stdout == "joined\nup\n"

@@ -23,7 +23,8 @@ _AGENT = """\
 #!{python} -SE
 import json, os, signal, sys
 folder = {folder!r}
-signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM}})
+signals = {{signal.SIGTERM, signal.SIGUSR1}}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 arguments = sys.argv[1:]
 value = lambda name: arguments[arguments.index(name) + 1]
 own = value("--provider-id")
@@ -39,7 +40,9 @@ def note(kind, what):
 with open("/proc/self/cmdline") as file:
     line = file.read()
 note("started", dict(id=own, pid=os.getpid(), arguments=arguments, token=token, line=line, environ=dict(os.environ)))
-note("ended", signal.sigwait({{signal.SIGTERM}}).name)
+while (got := signal.sigwait(signals)) is signal.SIGUSR1:
+    note("asked", [each.name for each in signal.sigpending()])
+note("ended", got.name)
 """
 
 
@@ -96,6 +99,13 @@ class Engine:
         """Return the signal that has ended an agent, None while there was none."""
         paths = list(self.notes.glob(f"{host_id}.*.ended"))
         return json.loads(paths[0].read_text()) if paths else None
+
+    async def undisturbed(self, host_id):
+        """Return whether an agent got no SIGTERM so far. It answers a signal of ours after those that came before."""
+        os.kill(self.agents()[host_id]["pid"], signal.SIGUSR1)
+        answers = lambda: [*self.notes.glob(f"{host_id}.*.asked"), *self.notes.glob(f"{host_id}.*.ended")]  # noqa: E731
+        await until_async(answers, "the agent's answer")
+        return [json.loads(path.read_text()) for path in answers()] == [[]]
 
     def fail(self, *, fails):
         """Let agents end at once from now on."""

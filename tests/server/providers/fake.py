@@ -26,10 +26,11 @@ class FakeEngine(Engine):
         self.machines: dict[str, Provided] = {}
         self.processes: list[tuple[str, subprocess.Popen[bytes]]] = []
         self.asked: list[str] = []
-        self.renew()
 
     def renew(self):
         super().renew()
+        for each in (self.machines, self.processes, self.asked):
+            each.clear()
         self.queue, self.joins, self.refuses, self.down = False, True, "", False
 
     def settings(self):

@@ -24,6 +24,11 @@ import sys, ray
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
 print(*(each["NodeID"] for each in ray.nodes() if each["Alive"]), sep="\\n")
 """
+_NODE_OF = """
+import sys, ray
+ray.init(address=sys.argv[1], namespace="edt", log_to_driver=False, logging_level="ERROR")
+print(ray.get(ray.get_actor(sys.argv[2]).poll.remote())["node"])
+"""
 
 
 class RayEngine(Engine):
@@ -43,7 +48,6 @@ class RayEngine(Engine):
         self.address = f"{self.network.addresses['head']}:6379"
         # Sockets lie in it, so its name is short.
         self._temp = Path(f"/tmp/edt-ray-{os.getpid()}")
-        self._broken = False
         self._wrapper = folder / "driver"
         head = ["--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self._temp}"]
         self._node("head", *head)
@@ -73,8 +77,8 @@ class RayEngine(Engine):
         assert "True" in self.script(_DRAIN, self.address, node)
 
     def node_of(self, host_id):
-        """Return the node of a machine, as Ray names it in the environment of its agent's actor."""
-        return self.agents()[host_id]["environ"]["RAY_NODE_ID"]
+        """Return the node of a machine."""
+        return self.script(_NODE_OF, self.address, host_id).strip()
 
     def script(self, source, *arguments):
         """Return what a program with Ray writes, beside the head."""
