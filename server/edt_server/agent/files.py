@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.wire.agent import PART, WINDOW, JobFile
-from edt_sdk.schemas.wire.regular import make_folder
+from edt_sdk.schemas.wire.regular import make_folder, make_way, remove_file
 from edt_server.files import job_trees
 from edt_server.files.job_trees import Digests, JobTree
 from edt_server.system.private_files import make_private_dir
@@ -45,7 +45,7 @@ class HostFiles:
         entries = tuple(entries)
         # Every path is checked before anything is written.
         places = {entry.path: tree.checked(entry.path) for entry in entries}
-        await asyncio.to_thread(self._clear, tree, frozenset(places))
+        await asyncio.to_thread(self._clear, tree, places)
         room = asyncio.Semaphore(WINDOW)
 
         async def fetch_one(entry: JobFile) -> None:
@@ -81,12 +81,17 @@ class HostFiles:
             path.unlink(missing_ok=True)
             size -= each
 
-    def _clear(self, tree: JobTree, wanted: frozenset[str]) -> None:
-        """Remove files of an earlier attempt that the server does not have."""
+    def _clear(self, tree: JobTree, wanted: Mapping[str, Path]) -> None:
+        """Remove files of an earlier attempt that the server does not have, and what is in the way of the others."""
         for path, _ in list(tree.files()):
             if path not in wanted:
                 with contextlib.suppress(OSError):
                     (self._data_dir / path).unlink()
+        for place in wanted.values():
+            within = tree.within(place)
+            make_way(place, within=within)
+            with contextlib.suppress(FileNotFoundError):
+                remove_file(job_trees.unfinished(place), within=within)
 
     def _is_here(self, tree: JobTree, entry: JobFile, place: Path) -> bool:
         """Return whether the file is here with this content, copied from what is kept if necessary."""

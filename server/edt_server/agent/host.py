@@ -29,10 +29,9 @@ from edt_sdk.schemas.wire.control import ServerAddress
 from edt_server.agent.below import ProcessesBelow
 from edt_server.agent.jobs import JobsHere
 from edt_server.agent.uplink import Uplink, memory
-from edt_server.fleet import MACHINE
+from edt_server.fleet import MACHINE, kind_here
 from edt_server.messaging import Gatekeeper, listen, send_now, sender_of
 from edt_server.supervisor.processes.memory import forget_host
-from edt_server.system.kinds import kind_here
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import identify
 from edt_server.system.slots import find_gpus, usable_cores

@@ -18,7 +18,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edt_sdk.schemas.wire import agent as wire
@@ -35,6 +35,8 @@ _SHARE = 0.05
 # A file that was changed this recently may change again within one tick of the file system's clock.
 _TICK = 0.05
 _MARK = 4096
+# Files that nothing but an append changes: logs and streams. Their last bytes are enough to look at.
+_APPENDED = (".jsonl", ".log", ".stdout", ".stderr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,8 @@ class _Sent:
     """What the server has of a file: the content up to `size`, from inode `inode` when it had `changed` as its mtime.
 
     `mark` is the checksum of its last bytes, which shows whether a longer file has only grown, and `whole` that of all.
-    `changed` is 0 where the file was still being written.
+    `changed` is 0 where the file was still being written. `unsure` where the server may have more than that, because an
+    answer was lost.
     """
 
     inode: int
@@ -50,20 +53,28 @@ class _Sent:
     changed: int
     mark: int
     whole: int
+    unsure: bool = False
 
 
-class Refused(Exception):
+# The server may have anything under this name.
+_UNKNOWN = _Sent(inode=0, size=-1, changed=0, mark=0, whole=0, unsure=True)
+
+
+class AttemptRefused(Exception):
     """The server takes nothing more of this attempt."""
 
 
 @dataclass(slots=True)
 class _File:
-    """A file that is being sent: its state once all parts are answered."""
+    """A file that is being sent: its state once all parts are answered. `grown` where only new bytes are sent."""
 
     after: _Sent | None
+    grown: bool = False
     open: int = 0
     again: bool = False
     complete: bool = False
+    lost: bool = False
+    """The connection over which it was sent is gone, and the rest of it is of no use on the next one."""
 
 
 @dataclass(slots=True)
@@ -88,8 +99,11 @@ class Spool:
     _open: dict[str, _File] = field(default_factory=dict)
     _answered: asyncio.Event = field(default_factory=asyncio.Event)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _missed: bool = False
+    """Something that was sent in this round has to be sent again."""
     _rounds: int = 0
     _round_over: asyncio.Event = field(default_factory=asyncio.Event)
+    _ended: bool = False
 
     @property
     def job(self) -> str:
@@ -118,6 +132,7 @@ class Spool:
                 begun = time.monotonic()
                 changes, gone = await asyncio.to_thread(self._look)
                 took = time.monotonic() - begun
+                self._missed = False
                 complete = await self._send_all(changes, gone)
                 if complete:
                     self._rounds += 1
@@ -126,17 +141,18 @@ class Spool:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(INTERVAL, took / _SHARE)):
                         await self._woken.wait()
-        except Refused as why:
+        except AttemptRefused as why:
             log.warning("the server takes no files of job %s, attempt %d: %s", self.job, self.attempt, why)
         finally:
             self.disconnected()  # other jobs need the room
+            self._ended = True
             self._round_over.set()
 
     async def flushed(self) -> None:
-        """Return when the server has everything that is here now, or refuses it."""
+        """Return when the server has everything that is here now, or refuses it, or nothing more is sent."""
         # The round under way may have looked at a file already, so the next whole round counts.
         goal = self._rounds + 2
-        while self._rounds < goal and not self.refused:
+        while self._rounds < goal and not self._ended:
             self._woken.set()
             await self._round_over.wait()
 
@@ -154,17 +170,26 @@ class Spool:
 
     def disconnected(self) -> None:
         """Forget the parts that were not answered: they are sent again."""
-        for file in self._open.values():
-            for _ in range(file.open):
-                self.room.release()
-            file.open = 0  # its next part may be waiting for room
+        for path, file in self._open.items():
+            self._give_up(path, file)
         self._open.clear()
+        self._missed = True
         self._answered.set()
+
+    def _give_up(self, path: str, file: _File) -> None:
+        before = self._sent.get(path)
+        self._sent[path] = replace(before, unsure=True) if file.grown and before is not None else _UNKNOWN
+        for _ in range(file.open):
+            self.room.release()
+        file.open, file.lost = 0, True
 
     def _close(self, path: str, file: _File) -> None:
         if file.complete and file.open == 0:
             del self._open[path]
-            if file.again or file.after is None:
+            self._missed |= file.again
+            if file.again:
+                self._sent[path] = _UNKNOWN
+            elif file.after is None:
                 self._sent.pop(path, None)
             else:
                 self._sent[path] = file.after
@@ -174,19 +199,30 @@ class Spool:
 
     async def _send_all(self, changes: list[tuple[str, os.stat_result]], gone: list[str]) -> bool:
         """Send these files. Return whether the server has all of them."""
-        for path, found in changes:
+        logs = [each for each in changes if not each[0].endswith(".ckpt")]
+        for path, found in logs:
+            if not await self._send_file(path, found):
+                return False
+        # A checkpoint is on its way only when the server has the lines that precede it.
+        if len(logs) < len(changes) and not await self._all_taken():
+            return False
+        for path, found in changes[len(logs) :]:
             if not await self._send_file(path, found):
                 return False
         for path in gone:
             if not await self._part(path, _File(None), wire.Gone(job=self.job, attempt=self.attempt, path=path), b""):
                 return False
             self._open[path].complete = True
+        return await self._all_taken()
+
+    async def _all_taken(self) -> bool:
+        """Return whether the server has everything that was sent in this round, once it has answered."""
         while self._open:
             self._answered.clear()
             await self._answered.wait()
             if self.refused:
-                raise Refused(self.refused)
-        return self.connected.is_set()
+                raise AttemptRefused(self.refused)
+        return self.connected.is_set() and not self._missed
 
     async def _send_file(self, path: str, found: os.stat_result) -> bool:
         place = self.tree.paths.data_dir / path
@@ -195,11 +231,10 @@ class Spool:
             with open_regular(place, within=self.tree.within(place)) as file:
                 now, opened = os.fstat(file.fileno()), time.time()
                 start = whole = 0
-                grown = before is not None and before.inode == now.st_ino and before.size < now.st_size
-                if before is not None and grown and self._mark_at(place, before.size) == before.mark:
+                if before is not None and await asyncio.to_thread(self._has_grown, path, before, now):
                     start, whole = before.size, before.whole
                 file.seek(start)
-                offset, state = start, _File(None)
+                offset, state = start, _File(None, grown=start > 0)
                 # To the size it has now. What is written meanwhile is for the next round.
                 while True:
                     data = file.read(min(wire.PART, now.st_size - offset))
@@ -220,6 +255,10 @@ class Spool:
                         break
         except FileNotFoundError:
             return True  # removed, or replaced by something that is no file
+        except OSError as wrong:
+            # The other files must not wait for one that the job has made so that it cannot be read.
+            log.warning("%s cannot be sent to the server: %s", path, wrong)
+            return True
         changed = 0 if abs(opened - now.st_mtime) < _TICK else now.st_mtime_ns
         state.after = _Sent(now.st_ino, offset, changed, self._mark_at(place, offset), whole)
         state.complete = True
@@ -231,14 +270,13 @@ class Spool:
         await self.room.acquire()
         if self.refused:
             self.room.release()
-            raise Refused(self.refused)
+            raise AttemptRefused(self.refused)
         file.open += 1
         self._open[path] = file
-        if self.connected.is_set() and self.send(message, data):
+        if not file.lost and self.connected.is_set() and self.send(message, data):
             return True
-        if self._open.pop(path, None) is not None:  # else `disconnected` has released it
-            for _ in range(file.open):
-                self.room.release()
+        self._open.pop(path, None)
+        self._give_up(path, file)
         return False
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -266,7 +304,7 @@ class Spool:
 
     def _changed(self, path: str, found: os.stat_result) -> bool:
         before = self._sent.get(path)
-        if before is None or before.inode != found.st_ino or before.size != found.st_size:
+        if before is None or before.unsure or before.inode != found.st_ino or before.size != found.st_size:
             return True
         if before.changed == found.st_mtime_ns:
             return False
@@ -285,6 +323,17 @@ class Spool:
                 whole, left = zlib.crc32(data, whole), left - len(data)
         changed = 0 if end is not None or abs(time.time() - found.st_mtime) < _TICK else found.st_mtime_ns
         return _Sent(found.st_ino, size, changed, self._mark_at(place, size), whole)
+
+    def _has_grown(self, path: str, before: _Sent, now: os.stat_result) -> bool:
+        """Return whether a file begins with all that was sent of it. Blocks."""
+        place = self.tree.paths.data_dir / path
+        longer = before.size < now.st_size
+        if before.inode != now.st_ino or not (longer or (before.unsure and before.size == now.st_size)):
+            return False
+        if longer and path.endswith(_APPENDED):
+            return self._mark_at(place, before.size) == before.mark
+        # Some formats change what they have written when they append to it, far from the end.
+        return self._state(place, now, end=before.size).whole == before.whole
 
     def _mark_at(self, place: Path, end: int) -> int:
         """Return the checksum of the bytes before an offset, 0 when they cannot be read."""

@@ -172,7 +172,7 @@ class Supervision:
         if self._fleet is not None:
             orders = read_struct(JobPaths(self._settings.data_dir, row.owner, row.id).launch_file, wire.Launch)
             if orders is not None and orders.attempt == row.attempt:
-                self._fleet.adopt(orders)
+                self._fleet.attempts.adopt(orders)
         if row.supervisor is not None:
             self._watch(row.id, row.attempt, row.supervisor)
         else:
@@ -295,8 +295,8 @@ class Supervision:
     async def _start(self, orders: wire.Launch) -> wire.ProcessIdentity:
         if self._fleet is not None:
             if orders.host != MACHINE:
-                return await self._fleet.start_supervisor(orders)
-            self._fleet.adopt(orders)
+                return await self._fleet.attempts.start_supervisor(orders)
+            self._fleet.attempts.adopt(orders)
         spares = self._spares
         template = None if spares is None else spares.template_of_search(orders)
         spare = None if spares is None or template is not None else spares.take(orders)
@@ -380,7 +380,7 @@ class Supervision:
 
     def _await_files(self, fleet: Fleet, job: str) -> None:
         """Raise NotYet while files of the job are still on their way from its hosts: it has not ended before."""
-        if fleet.complete(job):
+        if fleet.attempts.complete(job):
             return
         if job not in self._collecting:
             self._collecting.add(job)
@@ -389,7 +389,7 @@ class Supervision:
 
     async def _collect(self, fleet: Fleet, job: str) -> None:
         try:
-            await fleet.collect(job, end=False)
+            await fleet.attempts.collect(job, end=False)
         finally:
             self._collecting.discard(job)
         row = await self._change_until_committed(lambda change: change.tx.job(job))
@@ -417,8 +417,8 @@ class Supervision:
     async def _until_gone(self, job: str, attempt: int, identity: wire.ProcessIdentity) -> None:
         since = time.monotonic()
         while True:
-            if self._fleet is not None and self._fleet.away(job):
-                await self._fleet.supervisor_gone(job, attempt)
+            if self._fleet is not None and self._fleet.attempts.away(job):
+                await self._fleet.attempts.supervisor_gone(job, attempt)
                 break
             await wait_gone(identity)
             if not is_alive(identity):
@@ -447,7 +447,7 @@ class Supervision:
         self._unheard.pop(job, None)
         if row is not None:
             if self._fleet is not None:
-                await self._fleet.collect(job, end=True)
+                await self._fleet.attempts.collect(job, end=True)
             left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
             over = await self._change_until_committed(
                 lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
@@ -463,7 +463,7 @@ class Supervision:
         self._stopping.pop(job, None)
         self._progress.pop(job, None)
         if self._fleet is not None:
-            self._fleet.forget(job)
+            self._fleet.attempts.forget(job)
         await asyncio.to_thread(job_files.clear_traces, self._settings.runtime_dir, job)
         if self._watchers.get(job) is asyncio.current_task():
             del self._watchers[job]  # last: a waiter in `gone` may restart the job

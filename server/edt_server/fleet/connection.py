@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.hosts import HostState, HostView
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import ProcessIdentity
@@ -19,6 +20,22 @@ SILENT, LOST, FENCE = 6.0, 15.0, 10.0
 BEAT = 2.0
 # A host whose connection was closed, by the end of its agent as a rule, has this long to be back.
 BACK = 2.0
+
+
+MACHINE = ""
+"""The name under which orders know the server's own machine."""
+
+
+class HostLost(EdtError):
+    """The host is gone, and a request to it may not have been carried out."""
+
+
+@dataclass(slots=True)
+class Collecting:
+    """A request for all files of a job. With `end` its processes end first. `over` is done when they are here."""
+
+    over: asyncio.Future[None]
+    end: bool
 
 
 class AgentChannel(Protocol):
@@ -69,7 +86,7 @@ class HostConnection:
     below: set[tuple[str, int]] = field(default_factory=set)
     ended: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
     starting: dict[tuple[str, int], asyncio.Future[ProcessIdentity]] = field(default_factory=dict)
-    collecting: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    collecting: dict[str, Collecting] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
     offered: dict[str, frozenset[str]] = field(default_factory=dict)
     parts: asyncio.Queue[tuple[bytes, wire.FilePart | wire.Gone, bytes]] = field(default_factory=asyncio.Queue)
@@ -108,7 +125,8 @@ class HostConnection:
 
     def let_down(self, wrong: Callable[[], Exception]) -> None:
         """Fail all who wait for something of the host."""
-        waiting: list[asyncio.Future[Any]] = [*self.starting.values(), *self.collecting.values()]
+        collecting = [each.over for each in self.collecting.values()]
+        waiting: list[asyncio.Future[Any]] = [*self.starting.values(), *collecting]
         self.starting.clear()
         self.collecting.clear()
         for each in waiting:

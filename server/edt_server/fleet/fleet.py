@@ -12,33 +12,28 @@ decided here, and nothing of a job's files is known but where they are (`files.j
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from edt_sdk.schemas.errors import Conflict, EdtError, NotFound, Unprocessable
-from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.hosts import HostToken, HostView
 from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
-from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.regular import open_regular
-from edt_server.files.job_trees import Digests, JobTree
-from edt_server.fleet import intake
-from edt_server.fleet.connection import BEAT, FENCE, SILENT, AgentChannel, HostConnection
+from edt_sdk.schemas.wire.control import ProcessIdentity
+from edt_server.fleet.addresses import advertised
+from edt_server.fleet.attempts import Attempts
+from edt_server.fleet.connection import BEAT, FENCE, MACHINE, SILENT, AgentChannel, HostConnection, HostLost
+from edt_server.fleet.kinds import kind_here
 from edt_server.fleet.local_agents import LocalAgents
 from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry, check_name
 from edt_server.settings import Settings
-from edt_server.system.kinds import kind_here
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify, visible
 from edt_server.system.slots import Host, find_host
@@ -47,33 +42,6 @@ log = logging.getLogger(__name__)
 
 _LOOK = 0.5
 _STORE_AWAY = 1.0
-LOOPBACK = "127.0.0.1"
-ANY_ADDRESS = ("0.0.0.0", "*", "[::]")
-MACHINE = ""
-"""The name under which orders know the server's own machine."""
-
-
-class HostLost(EdtError):
-    """The host is gone, and a request to it may not have been carried out."""
-
-
-@dataclass(slots=True)
-class _Placed:
-    """Where an attempt of a job is: its orders, without the key in them, and the hosts that may have outposts of it."""
-
-    orders: Launch
-    tree: JobTree
-    members: set[str] = field(default_factory=set)
-
-    @property
-    def home(self) -> str:
-        """The host of its supervisor."""
-        return self.orders.host
-
-    @property
-    def attempt(self) -> tuple[str, int]:
-        """The job and the number of the attempt."""
-        return self.orders.job_id, self.orders.attempt
 
 
 class Fleet:
@@ -90,10 +58,6 @@ class Fleet:
         self._registry = Registry(settings.control_dir / "fleet")
         self._tokens: dict[str, JoinToken] = {}
         self._hosts: dict[str, HostConnection] = {}
-        self._placed: dict[str, _Placed] = {}
-        self._secrets: dict[str, Launch] = {}  # orders of supervisors that are being started, with their keys
-        self._complete: set[tuple[str, int]] = set()
-        self._digests = Digests()
         self._control: AgentChannel | None = None
         self._keys = ("", "")
         self._machine: Host | None = None
@@ -105,6 +69,8 @@ class Fleet:
         self._own: set[str] = set()
         self._kind_asked = False
         self._local = LocalAgents(settings, self.addresses_dir)
+        self.attempts = Attempts(self._hosts, self._send, self._spawn)
+        """Where the attempts of jobs are, and their files."""
         self.stopped = False
 
     # --- its life -----------------------------------------------------------------------------------------------------
@@ -183,7 +149,7 @@ class Fleet:
 
     def make_token(self, *, seconds: float = 3600.0, uses: int = 1, provider: str = "") -> HostToken:
         """Return a new token, with which `uses` machines may join. Unprocessable where hosts cannot dial in."""
-        servers = self._advertised()
+        servers = advertised(self._settings.fleet_listen, self._settings.fleet_addresses)
         if not servers or self._control is None:
             raise Unprocessable(
                 "No machine can join this server: it does not listen for hosts.",
@@ -214,7 +180,7 @@ class Fleet:
                 f"The host {name} is a part of this machine.",
                 hint="The administrator takes it out of c.EdtApp.local_hosts.",
             )
-        jobs = sorted(job for job, each in self._placed.items() if name in (each.home, *each.members))
+        jobs = self.attempts.on(name)
         if jobs and host.connected and not force:
             raise Conflict(
                 f"Jobs are on the host {name}: {', '.join(jobs)}.",
@@ -244,10 +210,6 @@ class Fleet:
     def beats(self, name: str) -> bool:
         """Return whether something has come from a host lately."""
         return name in self._hosts and self._hosts[name].connected and self._hosts[name].age() < SILENT
-
-    def occupied(self) -> set[str]:
-        """Return the hosts that attempts of jobs may have processes on."""
-        return {name for placed in self._placed.values() for name in (placed.home, *placed.members)}
 
     @property
     def mark(self) -> str:
@@ -285,14 +247,6 @@ class Fleet:
             await woken.wait()
         return None
 
-    def away(self, job: str) -> bool:
-        """Return whether the job's supervisor is on a host with files of its own, and cannot be seen from here."""
-        placed = self._placed.get(job)
-        return placed is not None and self._is_away(placed.home)
-
-    def _is_away(self, host: str) -> bool:
-        return host != MACHINE and (host not in self._hosts or not self._hosts[host].record.shared)
-
     def kind_of(self, host: str) -> str:
         """Return the kind of a host, or of MACHINE, "" where it is not known."""
         if host == MACHINE:
@@ -304,88 +258,12 @@ class Fleet:
         """Whether a job's workers may be on hosts with files of their own."""
         return bool(self.endpoints)
 
-    def adopt(self, orders: Launch) -> None:
-        """Know where an attempt is, from the orders it was started with."""
-        paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
-        self._placed[orders.job_id] = _Placed(msgspec.structs.replace(orders, secret_key=""), JobTree(paths))
-
-    async def start_supervisor(self, orders: Launch) -> ProcessIdentity:
-        """Start the supervisor of an attempt on the host that the orders name. EdtError when it could not be started.
-
-        HostLost when the host is gone, and with it the supervisor, if it was started.
-        """
-        self.adopt(orders)
-        host = self._hosts.get(orders.host)
-        if host is None or not host.connected:
-            raise HostLost(f"Host {orders.host} is gone.")
-        placed = self._placed[orders.job_id]
-        if not host.record.shared:
-            # The next server finds out from them where the job is. The key belongs to the host.
-            await asyncio.to_thread(write_private, placed.tree.paths.launch_file, encode(placed.orders))
-        future = host.starting[placed.attempt] = asyncio.get_running_loop().create_future()
-        self._secrets[orders.job_id] = orders
-        try:
-            await self._prepare(host, placed)
-            identity: ProcessIdentity = await future
-            return identity
-        finally:
-            host.starting.pop(placed.attempt, None)
-            self._secrets.pop(orders.job_id, None)
-
     def may_span(self, job: str, hosts: Collection[str]) -> None:
         """Let the job's supervisor have outposts on these hosts besides its own."""
-        placed = self._placed.get(job)
-        if placed is None:
-            return
-        for name in hosts:
-            if self._machine is not None and name == self._machine.name and placed.home != MACHINE:
-                self._begin_own(name)
-            if name == placed.home or name not in self._hosts:
-                continue
-            placed.members.add(name)
-            if self._hosts[name].connected:
-                self._spawn(self._prepare(self._hosts[name], placed), f"edt prepare {job} {name}")
-
-    async def supervisor_gone(self, job: str, attempt: int) -> None:
-        """Return when the supervisor of an attempt on a host is gone: it has ended, or its host is lost."""
-        placed = self._placed.get(job)
-        host = None if placed is None else self._hosts.get(placed.home)
-        if host is not None:
-            await host.ending((job, attempt)).wait()
-
-    def complete(self, job: str) -> bool:
-        """Return whether every file of the job is here, as of the last `collect`."""
-        placed = self._placed.get(job)
-        away = placed is not None and any(map(self._is_away, (placed.home, *placed.members)))
-        return not away or (placed is not None and placed.attempt in self._complete)
-
-    async def collect(self, job: str, *, end: bool) -> None:
-        """Have every file of the job here. With `end` the attempt is over, and its processes end first.
-
-        Hosts that are lost are left out.
-        """
-        placed = self._placed.get(job)
-        if placed is not None:
-            names = {placed.home, *placed.members} & self._hosts.keys()
-            hosts = [self._hosts[name] for name in names]
-            # Those that share the files have nothing to send, but may have processes that end.
-            wanted = [host for host in hosts if not host.record.shared or (end and placed.orders.spreads)]
-            await asyncio.gather(*(self._collect(host, placed, end=end) for host in wanted))
-            self._complete.add(placed.attempt)
-
-    def forget(self, job: str) -> None:
-        """Drop a job that is over, here and on all hosts."""
-        placed = self._placed.pop(job, None)
-        if placed is None:
-            return
-        self._complete.discard(placed.attempt)
-        for host in self._hosts.values():
-            host.offered.pop(job, None)
-            host.prepared = {each for each in host.prepared if each[0] != job}
-            # A host that is away now says that it has them when it is back.
-            if job in host.holds:
-                host.holds.discard(job)
-                self._send(host, wire.Forget(job=job, owner=placed.orders.owner))
+        own = self._machine
+        if own is not None and own.name in hosts and self.attempts.home(job) not in (None, MACHINE):
+            self._begin_own(own.name)
+        self.attempts.may_span(job, hosts)
 
     # --- what hosts send ----------------------------------------------------------------------------------------------
 
@@ -418,28 +296,8 @@ class Fleet:
                 log.warning("host %s ends in %.0f s: %s", host.name, seconds, why)
                 host.ends = why
                 self._spawn(self._report_changes(), "edt hosts changed")
-            case wire.SupervisorStarted(job=job, attempt=attempt, identity=identity, why=why):
-                waiting = host.starting.get((job, attempt))
-                if identity is not None:
-                    host.below.add((job, attempt))
-                if waiting is not None and not waiting.done():
-                    if identity is None:
-                        wrong = f"Host {host.name} could not start the supervisor: {why}"
-                        waiting.set_exception(EdtError(wrong, job=job))
-                    else:
-                        waiting.set_result(identity)
-            case wire.SupervisorEnded(job=job, attempt=attempt):
-                host.over((job, attempt))
-            case wire.FilePart() | wire.Gone():
-                host.parts.put_nowait((peer, message, data))
-            case wire.Want():
-                self._spawn(self._give(host, message), f"edt give {host.name}")
-            case wire.FilesCollected(job=job):
-                collected = host.collecting.get(job)
-                if collected is not None and not collected.done():
-                    collected.set_result(None)
-            case wire.Compare(job=job, end=end) if job in self._placed:
-                self._spawn(self._compare(host, self._placed[job], end=end), f"edt compare {job}")
+            case _:
+                self.attempts.hear(host, peer, message, data)
 
     def _join(self, token: str, join: wire.Join) -> wire.HostJoined | wire.HostRefused:
         valid = self._tokens.get(token)
@@ -498,145 +356,16 @@ class Fleet:
         else:
             resources = {"cores": hello.cores, "gpus": hello.gpus, "offers": hello.offers, "kind": hello.kind}
             self._keep(host, up=True, **resources)
-        outdated = tuple(each for each in hello.below if not self._belongs(host, each))
+        outdated = self.attempts.outdated(host.name, hello.below)
         self._answer(peer, wire.HostWelcome(outdated=outdated, beat=BEAT, fence=FENCE))
-        host.below = {(each.job, each.attempt) for each in hello.below if each.supervises and each not in outdated}
-        host.prepared.clear()
-        for placed in self._placed.values():
-            if placed.home == host.name and placed.attempt not in host.below and placed.attempt not in host.starting:
-                host.over(placed.attempt)
-            elif placed.attempt in host.starting or host.name in placed.members:
-                self._spawn(self._prepare(host, placed), f"edt prepare {placed.attempt} {host.name}")
-        host.holds = {job for job, _ in hello.jobs}
-        for job, owner in hello.jobs:
-            if job not in self._placed:
-                # It was over while the host was away. What was sent from there since was refused.
-                host.holds.discard(job)
-                self._send(host, wire.Forget(job=job, owner=owner))
-        for job in host.collecting:
-            self._send(host, _collect(self._placed[job], end=False))
+        self.attempts.greeted(host, hello)
         if host.record.provider == LOCAL and host.name not in self._local.names:
             self._send(host, wire.Retire())
         self._write_address(host)
         self._tell_peers()
         self._spawn(self._report_changes(), "edt hosts changed")
-        if host.taking is None or host.taking.done():
-            host.taking = self._spawn(self._take_parts(host), f"edt parts {host.name}")
         if visible(hello.identity):
             self._spawn(self._until_ended(host, hello.identity), f"edt agent {host.name}")
-
-    def _belongs(self, host: HostConnection, below: wire.Below) -> bool:
-        placed = self._placed.get(below.job)
-        if placed is None or placed.attempt != (below.job, below.attempt):
-            return False
-        return placed.home == host.name or not below.supervises
-
-    # --- files --------------------------------------------------------------------------------------------------------
-
-    async def _prepare(self, host: HostConnection, placed: _Placed) -> None:
-        """Give a host the orders of an attempt, unless it has them, and offer the files that it needs."""
-        if placed.attempt in host.prepared:
-            return
-        host.prepared.add(placed.attempt)
-        supervises = placed.home == host.name
-        # Only the supervisor gets its key.
-        orders = self._secrets.get(placed.orders.job_id, placed.orders) if supervises else placed.orders
-        files: tuple[wire.JobFile, ...] = ()
-        if not host.record.shared:
-            host.holds.add(orders.job_id)
-            files = await asyncio.to_thread(self._needed, placed, supervises)
-            host.offered[orders.job_id] = frozenset(each.path for each in files)
-        if self._placed.get(orders.job_id) is placed:
-            self._send(host, wire.Prepare(launch=orders, supervises=supervises, files=files))
-
-    def _needed(self, placed: _Placed, supervises: bool) -> tuple[wire.JobFile, ...]:
-        """Return the files of a job that a host needs, and the others that its supervisor's host may know of."""
-        tree, orders, root = placed.tree, placed.orders, self._settings.data_dir
-        found = [path for path, _ in tree.files()]
-        if supervises:
-            with contextlib.suppress(FileNotFoundError):
-                requested = tree.paths.resume_from.read_text(encoding="utf-8").partition("\n")[0]
-                needed = tree.needed(requested.removesuffix(".ckpt"))
-                return self._entries(tree, found, needed)
-            return self._entries(tree, found, tree.needed())
-        # Members have the driver's objects in one file, which the supervisor sends, and run in the folder of the code.
-        code = tree.paths.submitted
-        wanted = [path for path in found if (root / path).is_relative_to(code) or str(root / path) == orders.warm_start]
-        return self._entries(tree, wanted, frozenset(wanted))
-
-    def _entries(self, tree: JobTree, found: list[str], needed: frozenset[str]) -> tuple[wire.JobFile, ...]:
-        root = self._settings.data_dir
-        made = [self._digests.entry(root, each, tree.within(root / each), needed=each in needed) for each in found]
-        return tuple(each for each in made if each is not None)
-
-    async def _give(self, host: HostConnection, want: wire.Want) -> None:
-        """Answer a Want."""
-        placed = self._placed.get(want.job)
-        if placed is None or want.path not in host.offered.get(want.job, ()):
-            self._send(host, wire.Chunk(job=want.job, path=want.path, offset=want.offset, lost="It was not offered."))
-            return
-        try:
-            data = await asyncio.to_thread(_read, placed.tree, want)
-        except (EdtError, OSError) as wrong:
-            self._send(host, wire.Chunk(job=want.job, path=want.path, offset=want.offset, lost=str(wrong)))
-        else:
-            self._send(host, wire.Chunk(job=want.job, path=want.path, offset=want.offset), data)
-
-    async def _take_parts(self, host: HostConnection) -> None:
-        """Write what the host sends of files, and answer once it is on the disk.
-
-        A part of a former connection is left out: the host sends it again.
-        """
-        while True:
-            received = [await host.parts.get()]
-            while not host.parts.empty():
-                received.append(host.parts.get_nowait())
-            peer = host.peer
-            batch = [(self._sender(host, part), part, data) for sent_by, part, data in received if sent_by == peer]
-            while batch and host.peer == peer:
-                try:
-                    answers = await asyncio.to_thread(intake.take, batch)
-                except OSError as wrong:
-                    # No answer, so the host keeps the bytes. It goes on by itself when there is room.
-                    log.error("files of host %s cannot be written: %s", host.name, wrong)
-                    await asyncio.sleep(_STORE_AWAY)
-                    continue
-                for answer in answers if host.peer == peer else ():
-                    self._send(host, answer)
-                break
-
-    def _sender(self, host: HostConnection, part: wire.FilePart | wire.Gone) -> intake.Sender:
-        placed = self._placed.get(part.job)
-        if placed is None:
-            return intake.Sender(host.name, refused="The job is over.")
-        if placed.orders.attempt != part.attempt:
-            why = f"Attempt {placed.orders.attempt} has taken the place of attempt {part.attempt}."
-            return intake.Sender(host.name, refused=why)
-        if host.name not in (placed.home, *placed.members):
-            return intake.Sender(host.name, refused="The job has no slot on this host.")
-        engine = placed.orders.spec.framework == Framework.EDT
-        return intake.Sender(host.name, placed.tree, placed.home == host.name, engine)
-
-    async def _collect(self, host: HostConnection, placed: _Placed, *, end: bool) -> None:
-        if not host.connected:
-            return
-        job = placed.orders.job_id
-        future = host.collecting[job] = asyncio.get_running_loop().create_future()
-        self._send(host, _collect(placed, end=end))
-        try:
-            await future
-        except HostLost as lost:
-            log.warning("%s job=%s", lost, job)
-        finally:
-            host.collecting.pop(job, None)
-
-    async def _compare(self, host: HostConnection, placed: _Placed, *, end: bool) -> None:
-        def entries() -> tuple[wire.JobFile, ...]:
-            found = [path for path, _ in placed.tree.files()]
-            return self._entries(placed.tree, found, frozenset(found))
-
-        files = await asyncio.to_thread(entries)
-        self._send(host, msgspec.structs.replace(_collect(placed, end=end), files=files))
 
     # --- presence -----------------------------------------------------------------------------------------------------
 
@@ -675,12 +404,9 @@ class Fleet:
             log.warning("host %s is lost: %s", host.name, why)
         host.why, host.since = why, time.time()
         host.peer = host.hello = host.beat = host.closed = None
-        host.prepared.clear()
         self._keep(host, up=False)
         host.let_down(lambda: HostLost(f"Host {host.name} was lost."))
-        for placed in self._placed.values():
-            if placed.home == host.name:
-                host.over(placed.attempt)
+        self.attempts.lost(host)
         self._tell_peers()
 
     async def _report_changes(self) -> None:
@@ -700,17 +426,6 @@ class Fleet:
         self._woken = asyncio.Event()
 
     # --- addresses ----------------------------------------------------------------------------------------------------
-
-    def _advertised(self) -> tuple[str, ...]:
-        """Return where a machine that joins dials."""
-        listen = self._settings.fleet_listen
-        if not listen:
-            return ()
-        given = tuple(f"tcp://{each}" for each in self._settings.fleet_addresses)
-        address, _, port = listen.rpartition(":")
-        if given or address not in ANY_ADDRESS:
-            return given or (f"tcp://{listen}",)
-        return (f"tcp://{socket.getfqdn()}:{port}", *(f"tcp://{each}:{port}" for each in _addresses()))
 
     def _write_address(self, host: HostConnection) -> None:
         """Tell the supervisors of this machine where the agent is."""
@@ -812,11 +527,6 @@ class Fleet:
             log.error("%s ended", task.get_name(), exc_info=task.exception())
 
 
-def _collect(placed: _Placed, *, end: bool) -> wire.Collect:
-    orders = placed.orders
-    return wire.Collect(job=orders.job_id, owner=orders.owner, attempt=orders.attempt, end=end)
-
-
 def _admitted_as(record: HostRecord) -> str:
     """Return what a host's key is admitted as.
 
@@ -830,38 +540,3 @@ def _other_version(theirs: int) -> wire.HostRefused:
         why=f"This machine speaks protocol {theirs} and the server {wire.AGENT_PROTOCOL}.",
         hint="Install the same version of jupyter-edt on both.",
     )
-
-
-def _read(tree: JobTree, want: wire.Want) -> bytes:
-    place = tree.checked(want.path)
-    with open_regular(place, within=tree.within(place)) as file:
-        file.seek(want.offset)
-        return file.read(wire.PART)
-
-
-def interface_of(listen: str) -> str:
-    """Return the address at which this machine's workers listen so that hosts reach them, by `fleet_listen`.
-
-    Unprocessable where that is no address with a port.
-    """
-    if not listen:
-        return LOOPBACK
-    address, _, port = listen.rpartition(":")
-    if not address or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise Unprocessable(
-            f"{listen!r} is no address with a port.",
-            hint='Set c.EdtApp.fleet_listen to one such as "0.0.0.0:8790".',
-            field="fleet_listen",
-        )
-    if address not in ANY_ADDRESS:
-        return address.strip("[]")
-    return next(iter(_addresses()), LOOPBACK)
-
-
-def _addresses() -> list[str]:
-    """Return the addresses of this machine's name, without those that only it reaches."""
-    try:
-        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)
-    except OSError:
-        return []
-    return sorted({str(each[4][0]) for each in found if not str(each[4][0]).startswith("127.")})

@@ -231,7 +231,7 @@ class ElasticHosts:
                 if core.keeps(job):
                     pinned.add(slot.host)
         # A slot that was withdrawn is held until its job has left.
-        for host in self._fleet.occupied():
+        for host in self._fleet.attempts.occupied():
             held[host] = max(held[host], 1)
         found = core.demand().get(group)
         return 0 if found is None else found.total, offered, held, pinned

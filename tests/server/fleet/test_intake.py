@@ -308,7 +308,7 @@ async def answered(machine, count):
 @pytest.mark.asyncio
 async def test_parts_are_answered_on_every_connection(server, placed, result):
     machine = await joined(server)
-    server.fleet.adopt(placed)
+    server.fleet.attempts.adopt(placed)
     for number in range(4):
         machine.say(of(placed, part(f"{result}/file-{number}")), b"x")
         (answer,) = await answered(machine, 1)
@@ -322,7 +322,7 @@ async def test_parts_are_answered_on_every_connection(server, placed, result):
 @pytest.mark.asyncio
 async def test_parts_of_a_former_connection_are_not_answered_on_the_next(server, placed, result, monkeypatch):
     machine = await joined(server)
-    server.fleet.adopt(placed)
+    server.fleet.attempts.adopt(placed)
     real, taken, go_on = intake.take, [], asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -346,7 +346,7 @@ async def test_parts_of_a_former_connection_are_not_answered_on_the_next(server,
 @pytest.mark.asyncio
 async def test_who_has_no_part_in_a_job_writes_none_of_its_files(server, placed, result):
     home, other = await joined(server), await joined(server, "b")
-    server.fleet.adopt(placed)
+    server.fleet.attempts.adopt(placed)
     path = f"{result}/file"
     other.say(of(placed, part(path)), b"x")
     (answer,) = await answered(other, 1)
@@ -354,7 +354,7 @@ async def test_who_has_no_part_in_a_job_writes_none_of_its_files(server, placed,
     home.say(wire.FilePart(job=placed.job_id, attempt=0, path=path, offset=0, mode=0o600, whole=True, last=True), b"x")
     (answer,) = await answered(home, 1)
     assert answer.refused == "Attempt 1 has taken the place of attempt 0."
-    server.fleet.forget(placed.job_id)
+    server.fleet.attempts.forget(placed.job_id)
     home.say(of(placed, part(path)), b"x")
     assert (await answered(home, 2))[1].refused == "The job is over."
     assert not (server.settings.data_dir / path).exists()
@@ -363,8 +363,8 @@ async def test_who_has_no_part_in_a_job_writes_none_of_its_files(server, placed,
 @pytest.mark.asyncio
 async def test_a_host_goes_on_by_itself_when_there_is_room_again(server, placed, result, monkeypatch):
     machine = await joined(server)
-    server.fleet.adopt(placed)
-    monkeypatch.setattr("edt_server.fleet.fleet._STORE_AWAY", 0.01)
+    server.fleet.attempts.adopt(placed)
+    monkeypatch.setattr("edt_server.fleet.attempts._STORE_AWAY", 0.01)
     real, tries = intake.take, chain([OSError(28, "full")] * 3, [None] * 9)
 
     def full(parts):
@@ -385,7 +385,7 @@ async def test_a_host_gets_the_files_that_it_was_offered_and_no_others(server, p
     code.mkdir(parents=True)
     (code / "train.py").write_bytes(b"x" * (wire.PART + 3))
     (server.settings.data_dir / "jobs" / placed.job_id / "launch.json").write_text("secret")
-    starting = asyncio.create_task(server.fleet.start_supervisor(placed))
+    starting = asyncio.create_task(server.fleet.attempts.start_supervisor(placed))
     (prepare,) = await until_async(lambda: machine.got(wire.Prepare))
     assert [(each.path, each.size) for each in prepare.files] == [(f"{result}/_submitted_code/train.py", wire.PART + 3)]
     wanted = [(prepare.files[0].path, 0), (prepare.files[0].path, wire.PART), (f"jobs/{placed.job_id}/launch.json", 0)]

@@ -183,9 +183,9 @@ async def test_a_machine_that_was_started_again_takes_its_own_place(server, cloc
 
 async def test_with_a_restarted_agent_the_supervisors_below_it_are_gone(server, placed):
     machine = await joined(server)
-    server.fleet.adopt(placed)
+    server.fleet.attempts.adopt(placed)
     machine.connect(below=(wire.Below(job=placed.job_id, attempt=1, supervises=True),))
-    gone = asyncio.create_task(server.fleet.supervisor_gone(placed.job_id, 1))
+    gone = asyncio.create_task(server.fleet.attempts.supervisor_gone(placed.job_id, 1))
     machine.connect(below=(wire.Below(job=placed.job_id, attempt=1, supervises=True),))
     await asyncio.sleep(0)
     assert not gone.done(), "the same agent has dialled again, with the supervisor below it"
@@ -197,9 +197,9 @@ async def test_with_a_restarted_agent_the_supervisors_below_it_are_gone(server, 
 @pytest.mark.parametrize("how", ["ended", "lost", "not below", "removed"])
 async def test_when_a_supervisor_on_a_host_is_gone(server, clock, placed, how):
     machine = await joined(server)
-    server.fleet.adopt(placed)
+    server.fleet.attempts.adopt(placed)
     machine.connect(below=(wire.Below(job=placed.job_id, attempt=1, supervises=True),))
-    gone = asyncio.create_task(server.fleet.supervisor_gone(placed.job_id, 1))
+    gone = asyncio.create_task(server.fleet.attempts.supervisor_gone(placed.job_id, 1))
     await asyncio.sleep(0)
     assert not gone.done()
     match how:
@@ -218,7 +218,7 @@ async def test_when_a_supervisor_on_a_host_is_gone(server, clock, placed, how):
 async def test_attempts_that_went_on_elsewhere_are_outdated(server, placed):
     machine = await joined(server)
     second = msgspec.structs.replace(placed, attempt=2, host="b")
-    server.fleet.adopt(second)
+    server.fleet.attempts.adopt(second)
     below = [
         wire.Below(job=placed.job_id, attempt=1, supervises=True),
         wire.Below(job=placed.job_id, attempt=2, supervises=False),
@@ -231,7 +231,7 @@ async def test_attempts_that_went_on_elsewhere_are_outdated(server, placed):
 
 async def test_a_supervisor_is_started_by_values_and_its_host_answers(server, placed, tmp_path):
     machine = await joined(server)
-    starting = asyncio.create_task(server.fleet.start_supervisor(placed))
+    starting = asyncio.create_task(server.fleet.attempts.start_supervisor(placed))
     await until_async(lambda: machine.got(wire.Prepare))
     (prepare,) = machine.got(wire.Prepare)
     assert (prepare.launch, prepare.supervises) == (placed, True)
@@ -245,7 +245,7 @@ async def test_a_supervisor_is_started_by_values_and_its_host_answers(server, pl
 
 async def test_a_supervisor_that_could_not_be_started_is_told_with_the_reason(server, placed):
     machine = await joined(server)
-    starting = asyncio.create_task(server.fleet.start_supervisor(placed))
+    starting = asyncio.create_task(server.fleet.attempts.start_supervisor(placed))
     await until_async(lambda: machine.got(wire.Prepare))
     machine.say(wire.SupervisorStarted(job=placed.job_id, attempt=1, identity=None, why="no room"))
     with pytest.raises(Exception, match="Host a could not start the supervisor: no room"):
@@ -255,7 +255,7 @@ async def test_a_supervisor_that_could_not_be_started_is_told_with_the_reason(se
 @pytest.mark.parametrize("how", ["lost", "restarted", "stop"])
 async def test_what_is_asked_of_a_host_that_is_lost_fails(server, clock, placed, how):
     machine = await joined(server)
-    starting = asyncio.create_task(server.fleet.start_supervisor(placed))
+    starting = asyncio.create_task(server.fleet.attempts.start_supervisor(placed))
     await until_async(lambda: machine.got(wire.Prepare))
     match how:
         case "lost":
@@ -272,7 +272,7 @@ async def test_what_is_asked_of_a_host_that_is_lost_fails(server, clock, placed,
 
 async def test_an_order_is_repeated_on_the_next_connection_until_it_is_answered(server, placed):
     machine = await joined(server)
-    starting = asyncio.create_task(server.fleet.start_supervisor(placed))
+    starting = asyncio.create_task(server.fleet.attempts.start_supervisor(placed))
     await until_async(lambda: machine.got(wire.Prepare))
     machine.connect()
     await until_async(lambda: machine.got(wire.Prepare))
@@ -283,7 +283,7 @@ async def test_an_order_is_repeated_on_the_next_connection_until_it_is_answered(
 
 async def test_the_key_of_a_supervisor_is_for_its_host_alone(server, placed):
     machine, other = await joined(server), await joined(server, "b")
-    server.fleet.adopt(placed)
+    server.fleet.attempts.adopt(placed)
     server.fleet.may_span(placed.job_id, ["a", "b"])
     await until_async(lambda: other.got(wire.Prepare))
     (prepare,) = other.got(wire.Prepare)

@@ -31,7 +31,7 @@ async def test_a_host_that_drains_offers_nothing_until_it_may_again(server, tmp_
 
 async def test_a_host_that_drains_keeps_what_runs_there(server, placed):
     machine = await joined(server)
-    starting = asyncio.create_task(server.fleet.start_supervisor(placed))
+    starting = asyncio.create_task(server.fleet.attempts.start_supervisor(placed))
     await until_async(lambda: machine.got(wire.Prepare))
     await server.fleet.drain("a")
     machine.say(wire.SupervisorStarted(job=placed.job_id, attempt=1, identity=machine.hello().identity))
@@ -84,7 +84,7 @@ async def test_a_removed_host_is_not_taken_for_the_next_one_of_its_name(server):
 async def test_a_host_with_jobs_is_removed_by_force_alone(server, placed, member):
     await joined(server)
     await joined(server, "b")
-    server.fleet.adopt(placed)
+    server.fleet.attempts.adopt(placed)
     if member:
         server.fleet.may_span(placed.job_id, ["b"])
     name = "b" if member else "a"
@@ -99,8 +99,8 @@ async def test_a_host_with_jobs_is_removed_by_force_alone(server, placed, member
 
 async def test_a_host_whose_jobs_are_over_is_removed(server, placed):
     await joined(server)
-    server.fleet.adopt(placed)
-    server.fleet.forget(placed.job_id)
+    server.fleet.attempts.adopt(placed)
+    server.fleet.attempts.forget(placed.job_id)
     await server.fleet.remove("a")
     assert server.view("a") is None
 
@@ -135,10 +135,10 @@ async def test_a_supervisor_waits_for_a_host_that_it_prefers(server):
 
 async def test_a_forgotten_job_is_forgotten_on_its_hosts(server, placed):
     home, member, other = await joined(server), await joined(server, "b"), await joined(server, "c")
-    server.fleet.adopt(placed)
+    server.fleet.attempts.adopt(placed)
     server.fleet.may_span(placed.job_id, ["b"])
-    server.fleet.forget(placed.job_id)
-    server.fleet.forget(placed.job_id)
+    server.fleet.attempts.forget(placed.job_id)
+    server.fleet.attempts.forget(placed.job_id)
     for machine in (home, member):
         assert machine.got(wire.Forget) == [wire.Forget(job=placed.job_id, owner="ann")]
     assert other.got(wire.Forget) == []

@@ -20,9 +20,10 @@ from edt_server.supervisor.state_machines.membership import JobMembership
 class Story:
     """Feeds a machine and keeps what it answered to the last event."""
 
-    def __init__(self, history=None, *, patient=False, standbys=0):
+    def __init__(self, history=None, *, patient=False, standbys=0, home=""):
+        self.hosts = {}  # of slots, others are on h
         self.patient = patient  # otherwise nobody who is ready waits for others
-        self.machine = JobMembership(interpreter="/opt/python", history=history, standbys=standbys)
+        self.machine = JobMembership(interpreter="/opt/python", history=history, standbys=standbys, home=home)
         self.reports = []
         self.last = []
 
@@ -34,7 +35,10 @@ class Story:
         return self.last
 
     def allocate(self, version, *slots, asked=0, device="cpu", budget=None):
-        return self(Allocated(version, tuple(Slot(id=slot, host="h", device=device) for slot in slots), asked, budget))
+        return self(Allocated(version, tuple(self.slot(slot, device) for slot in slots), asked, budget))
+
+    def slot(self, number, device="cpu"):
+        return Slot(id=number, host=self.hosts.get(number, "h"), device=device)
 
     def say(self, worker, message):
         return self(Received(worker, message))
