@@ -34,7 +34,7 @@ _KINDS = {
     Kind.DRAIN: (3, 1.0, 12.0),
     Kind.SLOW: (2, 3.0, 15.0),
     Kind.FULL_DISK: (2, 2.0, 12.0),
-    Kind.KILL_SERVER: (3, 0.0, 10.0),
+    Kind.KILL_SERVER: (2, 0.0, 10.0),
     Kind.RESIZE: (4, 0.0, 0.0),
 }
 # What needs a server that answers.
@@ -42,6 +42,8 @@ VERBS = frozenset({Kind.DRAIN, Kind.RESIZE})
 _RATES = ("2mbit", "20mbit", "100mbit")
 # After it is mended a machine has so long to join until the next one may be disturbed.
 _SETTLING = 6.0
+# Hosts need a moment, too, to hear a server that was started, or it would never do anything.
+_SERVER_SETTLING = 8.0
 _LONGEST_PAUSE = 6.0
 
 
@@ -82,7 +84,7 @@ def steps(seed: int, count: int, machines: Collection[str], without: Collection[
     dice = random.Random(f"fleet {seed}")
     made: list[Step] = []
     busy: dict[str, float] = {}  # machine → when it may count as whole again
-    server_up = 0.0
+    server_up = -_SERVER_SETTLING
     now = 0.0
     kinds = {kind: values for kind, values in _KINDS.items() if kind not in without}
     while len(made) < count:
@@ -92,7 +94,8 @@ def steps(seed: int, count: int, machines: Collection[str], without: Collection[
         able = {
             kind: weight
             for kind, (weight, *_) in kinds.items()
-            if (up or (kind not in VERBS and kind is not Kind.KILL_SERVER))
+            if (up or kind not in VERBS)
+            and (kind is not Kind.KILL_SERVER or server_up + _SERVER_SETTLING <= now)
             and (kind in (Kind.KILL_SERVER, Kind.RESIZE) or len(whole) > len(machines) - 2)
         }
         if not able:
