@@ -47,7 +47,11 @@ def _engine(kind):
 fake, ssh, slurm, kubernetes, ray = map(_engine, ("fake", "ssh", "slurm", "kubernetes", "ray"))
 
 
-@pytest.fixture(params=list(KINDS))
+# Real engines take minutes, and packages of the system: make test-long.
+LONG = ("ssh", "slurm", "ray")
+
+
+@pytest.fixture(params=[pytest.param(kind, marks=[pytest.mark.long] if kind in LONG else []) for kind in KINDS])
 def engine(request):
     """Each engine in turn."""
     return request.getfixturevalue(request.param)

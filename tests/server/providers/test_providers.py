@@ -249,6 +249,7 @@ async def test_only_the_last_machines_that_are_gone_are_reported(fake, monkeypat
 
 
 @pytest.mark.asyncio
+@pytest.mark.long
 async def test_ssh_passes_over_a_machine_that_it_cannot_reach(ssh):
     provider = ssh.provider(hosts=["nowhere.invalid", "beta.lab"], max_hosts=1)
     (host_id,) = await up(provider, ssh, 1)
@@ -259,6 +260,7 @@ async def test_ssh_passes_over_a_machine_that_it_cannot_reach(ssh):
 
 
 @pytest.mark.asyncio
+@pytest.mark.long
 async def test_an_agent_that_ends_while_ssh_is_away_is_gone_when_it_is_back(ssh):
     provider = ssh.provider(max_hosts=1)
     (first,) = await up(provider, ssh, 1)
@@ -272,6 +274,7 @@ async def test_an_agent_that_ends_while_ssh_is_away_is_gone_when_it_is_back(ssh)
 
 
 @pytest.mark.asyncio
+@pytest.mark.long
 async def test_a_killed_server_leaves_the_agent_and_no_ssh(ssh):
     server = _server(ssh)
     await until_async(ssh.agents, "the agent")
@@ -289,6 +292,7 @@ async def test_a_killed_server_leaves_the_agent_and_no_ssh(ssh):
 
 
 @pytest.mark.asyncio
+@pytest.mark.long
 async def test_slurm_keeps_no_token(slurm):
     provider = slurm.provider(max_hosts=1)
     (host_id,) = await up(provider, slurm, 1)
@@ -339,6 +343,7 @@ async def test_kubernetes_reports_what_the_cluster_answers(kubernetes):
 
 
 @pytest.mark.asyncio
+@pytest.mark.long
 async def test_ray_still_has_the_private_names_that_are_used(ray):
     found = ray.script(
         "import importlib.util, json, sys, ray\n"
@@ -356,6 +361,7 @@ async def test_ray_still_has_the_private_names_that_are_used(ray):
 
 
 @pytest.mark.asyncio
+@pytest.mark.long
 async def test_an_agent_ends_in_order_when_its_ray_actor_is_killed(ray):
     provider = ray.provider(max_hosts=1)
     (first,) = await up(provider, ray, 1)
