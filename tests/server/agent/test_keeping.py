@@ -1,4 +1,4 @@
-"""The server's side of agents of this machine: found again, replaced when they die, given up when they are not named."""
+"""The server's side of the hosts of its machine: agents are found again, replaced when they die, and given up."""
 
 from __future__ import annotations
 
