@@ -24,7 +24,7 @@ from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Launch, Slot
-from edt_sdk.schemas.wire.link import Begin
+from edt_sdk.schemas.wire.link import Begin, Generation
 from edt_sdk.schemas.wire.task import Task
 from edt_server.agent.below import MAX_LINE
 from edt_server.supervisor.link_server import LinkServer
@@ -95,6 +95,7 @@ class Outpost:
         self._heard = time.monotonic()
         self._dismissed = asyncio.Event()
         self._orphaned = asyncio.Event()
+        self._generation: Generation | None = None
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         """Serve the supervisor until it needs nothing more, or is gone."""
@@ -153,6 +154,8 @@ class Outpost:
                         # The supervisor's path, and this host may have another data folder.
                         payload = self._job.paths.payload(message.training)
                         message = msgspec.structs.replace(message, payload=str(payload))
+                    elif isinstance(message, Generation):
+                        self._generation = message
                     self._link.send(worker, message)
                 case wire.LookAtWorkers(taking_part=taking_part):
                     self._say(wire.Seen(vitals=self._vitals(taking_part)))
@@ -228,9 +231,18 @@ class Outpost:
         while time.monotonic() - self._heard < LEASE:  # noqa: ASYNC110
             await asyncio.sleep(1.0)
 
+    def _end_waits(self) -> None:
+        """Tell the workers here to wait for none on other hosts: with the supervisor's host those may be cut off."""
+        if self._generation is None or self._index is None:
+            return
+        gone = tuple(each.worker for each in self._generation.members if each.worker not in self._running)
+        for worker in self._running if gone else ():
+            self._link.send(worker, msgspec.structs.replace(self._generation, gone=gone))
+
     async def _wait_for_workers(self) -> None:
         """Close the links, so that the workers notice that no supervisor is left, and wait until they have exited."""
         log.info("the supervisor is gone")
+        self._end_waits()
         await self._link.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
