@@ -104,6 +104,7 @@ class Spool:
     _rounds: int = 0
     _round_over: asyncio.Event = field(default_factory=asyncio.Event)
     _ended: bool = False
+    _unreadable: set[str] = field(default_factory=set)
 
     @property
     def job(self) -> str:
@@ -257,7 +258,9 @@ class Spool:
             return True  # removed, or replaced by something that is no file
         except OSError as wrong:
             # The other files must not wait for one that the job has made so that it cannot be read.
-            log.warning("%s cannot be sent to the server: %s", path, wrong)
+            if path not in self._unreadable:
+                self._unreadable.add(path)
+                log.warning("%s cannot be sent to the server: %s", path, wrong)
             return True
         changed = 0 if abs(opened - now.st_mtime) < _TICK else now.st_mtime_ns
         state.after = _Sent(now.st_ino, offset, changed, self._mark_at(place, offset), whole)

@@ -72,7 +72,7 @@ class AgentServer:
         paths = JobPaths(self.settings.data_dir, orders.owner, orders.job_id)
         for folder in (paths.job_dir, paths.code_dir(""), paths.streams_dir):
             folder.mkdir(parents=True, exist_ok=True)
-        self.fleet.adopt(orders)
+        self.fleet.attempts.adopt(orders)
         self.fleet.may_span(orders.job_id, hosts)
         return orders
 

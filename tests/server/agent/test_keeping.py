@@ -1,4 +1,4 @@
-"""The server's side of the hosts of its machine: agents are found again, replaced when they die, and given up."""
+"""The server and the agents of its machine: found again, replaced when they die, given up when they are not named."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ async def test_an_agent_that_dies_is_replaced_and_its_host_is_away_meanwhile(ser
 async def test_what_is_asked_of_a_host_that_is_not_there_fails(serve, orders):
     server = await serve(a=1)
     with pytest.raises(HostLost):
-        await server.fleet.start_supervisor(server.placed(orders, home="b"))
+        await server.fleet.attempts.start_supervisor(server.placed(orders, home="b"))
     await server.connected("a")
     agent = server.identity("a")
     os.kill(agent.pid, signal.SIGSTOP)
     # Its guard ends it: an answer is not waited for for ever.
     with pytest.raises(HostLost):
-        await server.fleet.start_supervisor(server.placed(orders, home="a"))
+        await server.fleet.attempts.start_supervisor(server.placed(orders, home="a"))
     assert not is_alive(agent)
 
 
@@ -99,9 +99,9 @@ async def test_a_supervisor_is_started_ends_and_is_started_again(serve, orders):
     await server.connected("a")
     # Nothing answers at its control file, so it waits for a server.
     orders = server.placed(orders, home="a")
-    identity = await server.fleet.start_supervisor(orders)
+    identity = await server.fleet.attempts.start_supervisor(orders)
     assert is_alive(identity)
-    gone = asyncio.create_task(server.fleet.supervisor_gone(orders.job_id, orders.attempt))
+    gone = asyncio.create_task(server.fleet.attempts.supervisor_gone(orders.job_id, orders.attempt))
     await asyncio.sleep(0)
     assert not gone.done()
     os.kill(identity.pid, signal.SIGKILL)
@@ -113,11 +113,11 @@ async def test_the_next_server_knows_which_supervisors_still_run(serve, orders):
     first = await serve(a=1)
     await first.connected("a")
     orders = first.placed(orders, home="a")
-    identity = await first.fleet.start_supervisor(orders)
+    identity = await first.fleet.attempts.start_supervisor(orders)
     await first.stop()
     second = await serve(a=1)
-    second.fleet.adopt(orders)
-    gone = asyncio.create_task(second.fleet.supervisor_gone(orders.job_id, orders.attempt))
+    second.fleet.attempts.adopt(orders)
+    gone = asyncio.create_task(second.fleet.attempts.supervisor_gone(orders.job_id, orders.attempt))
     await second.connected("a")
     assert (orders.job_id, orders.attempt) in second.fleet._hosts["a"].below
     assert not gone.done()
@@ -130,7 +130,7 @@ async def test_the_next_server_knows_which_supervisors_still_run(serve, orders):
 async def test_an_attempt_that_the_server_does_not_know_is_ended(serve, orders):
     first = await serve(a=1)
     await first.connected("a")
-    identity = await first.fleet.start_supervisor(first.placed(orders, home="a"))
+    identity = await first.fleet.attempts.start_supervisor(first.placed(orders, home="a"))
     await first.stop()
     second = await serve(a=1)
     await second.connected("a")

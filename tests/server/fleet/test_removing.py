@@ -135,13 +135,27 @@ async def test_a_supervisor_waits_for_a_host_that_it_prefers(server):
 
 async def test_a_forgotten_job_is_forgotten_on_its_hosts(server, placed):
     home, member, other = await joined(server), await joined(server, "b"), await joined(server, "c")
-    server.fleet.attempts.adopt(placed)
+    starting = asyncio.create_task(server.fleet.attempts.start_supervisor(placed))
+    await until_async(lambda: home.got(wire.Prepare))
     server.fleet.may_span(placed.job_id, ["b"])
+    await until_async(lambda: member.got(wire.Prepare))
+    starting.cancel()
     server.fleet.attempts.forget(placed.job_id)
     server.fleet.attempts.forget(placed.job_id)
     for machine in (home, member):
         assert machine.got(wire.Forget) == [wire.Forget(job=placed.job_id, owner="ann")]
     assert other.got(wire.Forget) == []
+
+
+async def test_a_host_that_was_away_forgets_a_job_that_is_over_when_it_is_back(server, placed):
+    machine = await joined(server)
+    server.fleet.attempts.adopt(placed)
+    machine.connect(jobs=((placed.job_id, "ann"), ("over", "ann")))
+    assert machine.got(wire.Forget) == [wire.Forget(job="over", owner="ann")]
+    machine.close()
+    server.fleet.attempts.forget(placed.job_id)
+    machine.connect(jobs=((placed.job_id, "ann"),))
+    assert machine.got(wire.Forget) == [wire.Forget(job=placed.job_id, owner="ann")]
 
 
 async def test_supervisors_of_this_machine_find_the_agents(server):
