@@ -174,7 +174,7 @@ class JobsHere:
         """Let the server have every file of an attempt, after the end of its processes if it is over."""
         job, attempt = order.job, order.attempt
         if order.end:
-            await self.end_attempt(job, attempt)
+            await self.end_attempt(job, attempt, LAST_PATIENCE)
         here = self._here.get(job)
         if here is None and self._files is not None:
             # Of an agent before this one, which did not come to send everything.
@@ -198,16 +198,20 @@ class JobsHere:
             async with asyncio.timeout(max(0.0, patience)):
                 await asyncio.gather(*(spool.flushed() for spool in spools))
 
-    async def end_attempt(self, job: str, attempt: int) -> None:
-        """End what is left here of an attempt, or of an older one. Its workers write first what only they have."""
-        await self._below.end_attempt(job, attempt, LAST_PATIENCE + END_PATIENCE)
+    async def end_attempt(self, job: str, attempt: int, patience: float = 0.0) -> None:
+        """End what is left here of an attempt, or of an older one.
+
+        Its workers have `patience` seconds to write what only they have. The server refuses what they write once their
+        attempt has been replaced or their job is over: then they would only keep slots that are offered already.
+        """
+        await self._below.end_attempt(job, attempt, patience and patience + END_PATIENCE)
         here = self._here.get(job)
         if here is None or here.attempt > attempt:
             return
         # All processes of an attempt hold its lock. Those without a supervisor end by themselves.
         lock = Path(here.launch.runtime_dir) / "alive.lock"
         if lock.exists():
-            predecessors = Predecessors(lock, LAST_PATIENCE)
+            predecessors = Predecessors(lock, patience)
             try:
                 await predecessors.gone()
             finally:
