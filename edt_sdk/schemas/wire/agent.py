@@ -172,12 +172,16 @@ class HostNotice(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class SupervisorStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The supervisor's process runs, or, with `identity` None, could not be started. `why` is the reason then."""
+    """The supervisor's process runs, or, with `identity` None, could not be started. `why` is the reason then.
+
+    `errno` is the system's number of the reason, 0 where it has none: a disk that is full has room again later.
+    """
 
     job: str
     attempt: int
     identity: ProcessIdentity | None
     why: str = ""
+    errno: int = 0
 
 
 class SupervisorEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):

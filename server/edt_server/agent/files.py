@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
-from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.wire.agent import PART, WINDOW, JobFile
 from edt_sdk.schemas.wire.regular import make_folder, make_way, remove_file
 from edt_server.files import job_trees
@@ -40,7 +40,8 @@ class HostFiles:
     async def have(self, tree: JobTree, entries: Iterable[JobFile], fetch: Fetch) -> None:
         """Have all these files of a job here, and no other ones.
 
-        EdtError when one cannot be had, or is no file that a job may have. OSError when it cannot be written.
+        EdtError when one cannot be had, or is no file that a job may have. OSError when it cannot be written, or has
+        changed in the meantime.
         """
         entries = tuple(entries)
         # Every path is checked before anything is written.
@@ -117,7 +118,8 @@ class HostFiles:
             digest = job_trees.content_digest(file)
         if digest != entry.digest:
             beside.unlink()
-            raise EdtError(f"{entry.path} arrived with another content than it was announced with.")
+            # It was still being written on the server when it was announced.
+            raise OSError(errno.EAGAIN, f"{entry.path} arrived with another content than it was announced with")
         if entry.size <= _LARGEST_KEPT and not (self._cache / digest).exists():
             fresh = self._cache / f".{digest}.{id(entry)}"
             shutil.copyfile(beside, fresh)

@@ -32,7 +32,7 @@ from edt_server.agent.uplink import Uplink, memory
 from edt_server.fleet import MACHINE, kind_here
 from edt_server.messaging import Gatekeeper, listen, send_now, sender_of
 from edt_server.supervisor.processes.memory import forget_host
-from edt_server.system.private_files import make_private_dir, write_private
+from edt_server.system.private_files import keep_private, make_private_dir
 from edt_server.system.processes import identify
 from edt_server.system.slots import find_gpus, usable_cores
 
@@ -56,6 +56,7 @@ class HostAgent:
         self._interface = self._endpoint = ""
         self._socket: zmq.asyncio.Socket | None = None
         self._peers: set[str] = set()
+        self._unwritten: dict[Path, bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._kind = ""
         self._retired = False
@@ -100,7 +101,7 @@ class HostAgent:
             # Supervisors on this host dial the same server.
             address = ServerAddress(endpoint=server, public_key=self._orders.server_key)
             make_private_dir(self._peers_dir)
-            write_private(self._data_dir / "control" / "server.json", msgspec.json.encode(address))
+            self._write(self._data_dir / "control" / "server.json", msgspec.json.encode(address))
         return wire.HostHello(
             protocol=AGENT_PROTOCOL,
             wheel=version("jupyter-edt"),
@@ -150,7 +151,9 @@ class HostAgent:
         for gone in self._peers - there:
             self._gatekeeper.forget(_peer(gone))
             if not self._orders.shared:
-                (self._peers_dir / f"{gone}.json").unlink(missing_ok=True)
+                path = self._peers_dir / f"{gone}.json"
+                self._unwritten.pop(path, None)
+                path.unlink(missing_ok=True)
         self._peers = there
         for peer in peers:
             self._gatekeeper.admit(_peer(peer.host), peer.public_key)
@@ -165,7 +168,18 @@ class HostAgent:
                     client_secret=self._orders.secret_key,
                     shared=False,
                 )
-                write_private(self._peers_dir / f"{peer.host}.json", wire.encode(address))
+                self._write(self._peers_dir / f"{peer.host}.json", wire.encode(address))
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write an address, or write it as soon as there is room: a full disk must not end what runs here."""
+        try:
+            keep_private(path, data)
+        except OSError as wrong:
+            if path not in self._unwritten:
+                log.warning("%s cannot be written: %s", path.name, wrong)
+            self._unwritten[path] = data
+        else:
+            self._unwritten.pop(path, None)
 
     # --- supervisors of other hosts -----------------------------------------------------------------------------------
 
@@ -235,6 +249,8 @@ class HostAgent:
             await asyncio.sleep(LOOK_INTERVAL)
             self._below.reap()
             self._below.kill_stopped()
+            for path, data in tuple(self._unwritten.items()):
+                self._write(path, data)
             patience = self._orders.idle
             unneeded = self._retired or (patience is not None and self._uplink.silence > patience)
             if self._ends_at is not None:

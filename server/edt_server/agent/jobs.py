@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 # Processes of an attempt that is over finish an update and write what only they have.
 LAST_PATIENCE = 60.0
+_NO_ROOM = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +78,7 @@ class JobsHere:
         self._chunks: dict[tuple[str, str, int], asyncio.Future[bytes]] = {}
         self._room = asyncio.Semaphore(wire.WINDOW)
         self._ordered = asyncio.Event()
+        self._preparing: dict[str, wire.Prepare] = {}
         self._forgetting: dict[str, asyncio.Event] = {}  # set when all of the job is gone
 
     def kept(self) -> tuple[tuple[str, str], ...]:
@@ -88,16 +90,31 @@ class JobsHere:
         return tuple((job, owners.get(job, "")) for job in {*there, *owners})
 
     async def prepare(self, order: wire.Prepare) -> None:
-        """Have the orders and the files of an attempt here, and start its supervisor if it belongs here."""
-        job, attempt = order.launch.job_id, order.launch.attempt
+        """Have the orders and the files of an attempt here, and start its supervisor if it belongs here.
+
+        A supervisor waits for its outposts here, so what cannot be prepared for want of room is tried again. The server
+        decides where a supervisor is tried again.
+        """
+        job = order.launch.job_id
         if job in self._forgetting:
             await self._forgetting[job].wait()
+        self._preparing[job] = order
+        while self._preparing.get(job) is order:
+            if await self._prepared(order):
+                break
+            await asyncio.sleep(_NO_ROOM)
+        if self._preparing.get(job) is order:
+            del self._preparing[job]
+
+    async def _prepared(self, order: wire.Prepare) -> bool:
+        """Prepare an attempt once. Return False when it is to be tried again."""
+        job, attempt = order.launch.job_id, order.launch.attempt
         before = self._here.get(job)
         if before is not None and before.attempt >= attempt:
             # The server has not heard the answer. What is still under way here goes on.
             if order.supervises and before.ready.is_set():
                 self._tell_supervisor(job, attempt)
-            return
+            return True
         try:
             await self.end_attempt(job, attempt - 1)
             if before is not None:
@@ -108,14 +125,21 @@ class JobsHere:
             self._ordered.set()
             self._ordered = asyncio.Event()
             await self._begin(here, order)
+            done = True
         except* (EdtError, OSError, ConversationLost) as wrong:
-            why = "; ".join(str(each) for each in _leaves(wrong))
+            errors = _leaves(wrong)
+            number = next((each.errno or 0 for each in errors if isinstance(each, OSError)), 0)
+            # After the connection the server asks again.
+            done = order.supervises or not number or not self._uplink.connected.is_set()
+            why = "; ".join(str(each) for each in errors)
             log.warning("job %s could not be prepared: %s", job, why)
             left = self._here.get(job)
             if left is not None and left.attempt == attempt and not left.ready.is_set():
                 del self._here[job]
             if order.supervises:
-                self._uplink.send(wire.SupervisorStarted(job=job, attempt=attempt, identity=None, why=why))
+                failed = wire.SupervisorStarted(job=job, attempt=attempt, identity=None, why=why, errno=number)
+                self._uplink.send(failed)
+        return done
 
     async def _begin(self, here: JobHere, order: wire.Prepare) -> None:
         paths = here.tree.paths
@@ -150,7 +174,7 @@ class JobsHere:
         """Let the server have every file of an attempt, after the end of its processes if it is over."""
         job, attempt = order.job, order.attempt
         if order.end:
-            await self.end_attempt(job, attempt)
+            await self.end_attempt(job, attempt, LAST_PATIENCE)
         here = self._here.get(job)
         if here is None and self._files is not None:
             # Of an agent before this one, which did not come to send everything.
@@ -174,16 +198,20 @@ class JobsHere:
             async with asyncio.timeout(max(0.0, patience)):
                 await asyncio.gather(*(spool.flushed() for spool in spools))
 
-    async def end_attempt(self, job: str, attempt: int) -> None:
-        """End what is left here of an attempt, or of an older one. Its workers write first what only they have."""
-        await self._below.end_attempt(job, attempt, LAST_PATIENCE + END_PATIENCE)
+    async def end_attempt(self, job: str, attempt: int, patience: float = 0.0) -> None:
+        """End what is left here of an attempt, or of an older one.
+
+        Its workers have `patience` seconds to write what only they have. The server refuses what they write once their
+        attempt has been replaced or their job is over: then they would only keep slots that are offered already.
+        """
+        await self._below.end_attempt(job, attempt, patience and patience + END_PATIENCE)
         here = self._here.get(job)
         if here is None or here.attempt > attempt:
             return
         # All processes of an attempt hold its lock. Those without a supervisor end by themselves.
         lock = Path(here.launch.runtime_dir) / "alive.lock"
         if lock.exists():
-            predecessors = Predecessors(lock, LAST_PATIENCE)
+            predecessors = Predecessors(lock, patience)
             try:
                 await predecessors.gone()
             finally:
@@ -194,6 +222,7 @@ class JobsHere:
         if job in self._forgetting:
             return
         over = self._forgetting[job] = asyncio.Event()
+        self._preparing.pop(job, None)
         try:
             here = self._here.get(job)
             if here is not None:

@@ -23,7 +23,7 @@ from edt_sdk.schemas.wire.control import ServerAddress
 from edt_server.fleet import TokenText, check_name, read_token
 from edt_server.messaging import Conversation, ConversationLost, key_pair, read_struct
 from edt_server.system.detached import inherited
-from edt_server.system.private_files import make_private_dir, write_private
+from edt_server.system.private_files import keep_private, make_private_dir
 from edt_server.system.runtime import private_dir, runtime_dir
 
 ORDERS = "agent.json"
@@ -75,7 +75,10 @@ def _join(arguments: argparse.Namespace) -> list[str]:
         )
     changes = {"slots": arguments.slots, "data_fs": arguments.data, "interface": arguments.interface}
     orders = msgspec.structs.replace(orders, **{name: value for name, value in changes.items() if value})
-    write_private(folder / ORDERS, wire.encode(orders))
+    try:
+        keep_private(folder / ORDERS, wire.encode(orders))
+    except OSError as wrong:
+        raise Unprocessable(f"The orders of this host cannot be kept: {wrong}.", field="folder") from wrong
     print(f"This machine is the host {orders.host} of the server at {_where(orders.servers)}.", flush=True)
     # Jobs see what programs need, and no secret of who has started this.
     kept = inherited(os.environ)

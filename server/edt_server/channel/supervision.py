@@ -280,9 +280,13 @@ class Supervision:
         """Return the host for the job's supervisor: the one with most of its slots, as soon as it is there."""
 
         def held(change: Change) -> list[str]:
+            if job not in change.core.jobs:
+                return []
             where = {slot.id: slot.host for slot in change.core.slots}
-            holding = change.core.holding(job) if job in change.core.jobs else ()
-            found = [where[slot] for slot in holding if slot in where]
+            found = [where[slot] for slot in change.core.holding(job) if slot in where]
+            # Only a supervisor gives back what was revoked, perhaps while there was none. Without it jobs that all have
+            # lost their hosts, and are back on these, would wait for each other's slots for ever.
+            found = found or [where[slot] for slot in change.core.leaving(job) if slot in where]
             return sorted(set(found), key=lambda host: (-found.count(host), host))
 
         return await fleet.place(lambda: self._change_until_committed(held))

@@ -85,8 +85,9 @@ class Attempts:
         self._placed[orders.job_id] = _Placed(msgspec.structs.replace(orders, secret_key=""), JobTree(paths))
 
     async def start_supervisor(self, orders: Launch) -> ProcessIdentity:
-        """Start the supervisor of an attempt on the host that the orders name. EdtError when it could not be started.
+        """Start the supervisor of an attempt on the host that the orders name.
 
+        EdtError when it could not be started, or OSError with what its host lacks.
         HostLost when the host is gone, and with it the supervisor, if it was started.
         """
         self.adopt(orders)
@@ -162,7 +163,7 @@ class Attempts:
             host.offered.pop(job, None)
             host.prepared = {each for each in host.prepared if each[0] != job}
             # A host that is away now says that it has them when it is back.
-            if job in host.holds:
+            if job in host.holds or (host.name in placed.hosts and not host.record.shared):
                 host.holds.discard(job)
                 self._send(host, wire.Forget(job=job, owner=placed.orders.owner))
 
@@ -211,14 +212,14 @@ class Attempts:
     def hear(self, host: HostConnection, peer: bytes, message: wire.ToServer, data: bytes) -> None:
         """Take what a host says of an attempt or its files."""
         match message:
-            case wire.SupervisorStarted(job=job, attempt=attempt, identity=identity, why=why):
+            case wire.SupervisorStarted(job=job, attempt=attempt, identity=identity, why=why, errno=errno):
                 waiting = host.starting.get((job, attempt))
                 if identity is not None:
                     host.below.add((job, attempt))
                 if waiting is not None and not waiting.done():
                     if identity is None:
                         wrong = f"Host {host.name} could not start the supervisor: {why}"
-                        waiting.set_exception(EdtError(wrong, job=job))
+                        waiting.set_exception(OSError(errno, wrong) if errno else EdtError(wrong, job=job))
                     else:
                         waiting.set_result(identity)
             case wire.SupervisorEnded(job=job, attempt=attempt):

@@ -37,8 +37,11 @@ def kind_here(python: str, folder: Path) -> str:
         said = getattr(wrong, "stderr", "") or str(wrong)
         log.warning("the kind of this machine is not known: %s", said.strip().splitlines()[-1:] or wrong)
         return ""
-    make_private_dir(folder)
-    write_private(kept, answer.encode("ascii"))
+    try:
+        make_private_dir(folder)
+        write_private(kept, answer.encode("ascii"))
+    except OSError as wrong:
+        log.warning("the kind of this machine cannot be kept: %s", wrong)
     return answer
 
 

@@ -15,6 +15,16 @@ def make_private_dir(path: Path) -> None:
     path.chmod(0o700)
 
 
+def keep_private(path: Path, data: bytes) -> None:
+    """Have `data` in `path`, as `write_private` does. What is there already needs no room on the disk."""
+    try:
+        if path.read_bytes() == data:
+            return
+    except OSError:
+        pass
+    write_private(path, data)
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Write `data` to `path` (0600), atomically replacing what was there."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")

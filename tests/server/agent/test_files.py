@@ -126,7 +126,7 @@ async def test_other_content_than_announced_is_refused(files, data_dir, wrong):
     offer = Offer(a=b"right")
     entries = offer.entries()
     offer.contents = {path: wrong for path in offer.contents}
-    with pytest.RaisesGroup(pytest.RaisesExc(EdtError, match="another content")):
+    with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="another content")):
         await files.have(tree_of(data_dir), entries, offer.fetch)
     assert content(tree_of(data_dir)) == {}
     assert kept(data_dir) == set(), "it is not kept for others either"
