@@ -60,7 +60,7 @@ class _Placed:
         return self.orders.job_id, self.orders.attempt
 
 
-class Attempts:
+class PlacedAttempts:
     """The newest attempt of each job that has one, on these `hosts`. Messages go out by `send`."""
 
     def __init__(

@@ -28,7 +28,7 @@ from edt_sdk.schemas.hosts import HostToken, HostView
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.fleet.addresses import advertised
-from edt_server.fleet.attempts import Attempts
+from edt_server.fleet.attempts import PlacedAttempts
 from edt_server.fleet.connection import BEAT, FENCE, MACHINE, SILENT, AgentChannel, HostConnection, HostLost
 from edt_server.fleet.kinds import kind_here
 from edt_server.fleet.local_agents import LocalAgents
@@ -69,7 +69,7 @@ class Fleet:
         self._own: set[str] = set()
         self._kind_asked = False
         self._local = LocalAgents(settings, self.addresses_dir)
-        self.attempts = Attempts(self._hosts, self._send, self._spawn)
+        self.attempts = PlacedAttempts(self._hosts, self._send, self._spawn)
         """Where the attempts of jobs are, and their files."""
         self.stopped = False
 
