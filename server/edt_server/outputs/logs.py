@@ -14,7 +14,7 @@ import bisect
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,9 +112,9 @@ def merge(files: Iterable[Sequence[Placed]], *, limit: int, until: float = _FORE
 
 @dataclass(slots=True)
 class TimeIndex:
-    """The time at which each file had reached which size. The times of a file never go back."""
+    """The time at which each file had reached which size, by the indexes there are. The times never go back."""
 
-    paths: JobPaths
+    indexes: Callable[[], Iterable[Path]]
     read: dict[Path, int] = field(default_factory=dict)
     sizes: dict[str, list[int]] = field(default_factory=dict)
     times: dict[str, list[float]] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class TimeIndex:
     def update(self) -> None:
         """Read the entries appended since the last call. A damaged line is skipped."""
         # A host with files of its own has an index of its own, for other files.
-        for path in self.paths.stream_indexes():
+        for path in self.indexes():
             self._update(path)
 
     def _update(self, path: Path) -> None:
@@ -204,7 +204,7 @@ class LogReader:
         self._offsets = from_cursor(after)
         if not all(_KEY.match(key) for key in self._offsets):
             raise InvalidRequest(f"{after!r} is not a cursor of a log.", field="after")
-        self._index = TimeIndex(paths)
+        self._index = TimeIndex(paths.stream_indexes)
 
     def read(self, *, limit: int = 1000, final: bool = False) -> LogBatch:
         """Return the next lines, at most `limit`. `final` means that no process of the job writes any more."""

@@ -265,7 +265,7 @@ def test_merge_gives_the_earliest_lines_in_order(files, limit, until):
 def test_times_of_a_file_never_go_back(tmp_path):
     path = tmp_path / "index"
     path.write_text('{"t":5,"f":"a","n":10}\n{"t":4,"f":"a","n":20}\n{"t":9,"f":"a","n":15}\n{"t":10,"f":"a","n":')
-    index = TimeIndex(path)
+    index = TimeIndex(lambda: [path])
     index.update()
     assert [index.time_of("a", end) for end in (1, 10, 11, 20, 21)] == [5, 5, 5, 5, None]
     with path.open("a") as file:

@@ -92,7 +92,7 @@ def test_the_index_tells_when_each_byte_was_there(tmp_path, streams):
         {"t": 4.0, "f": "log/driver/stdout", "n": 5},
         {"t": 4.0, "f": "worker-0.stderr", "n": 1},
     ]
-    times = TimeIndex(tmp_path / "index.jsonl")
+    times = TimeIndex(lambda: [tmp_path / "index.jsonl"])
     times.update()
     assert [times.time_of("driver.stdout", end) for end in (1, 4, 5, 8, 9)] == [2.0, 2.0, 4.0, 4.0, None]
 

@@ -57,7 +57,7 @@ def test_growth_is_recorded_when_there_is_room_again(disk):
     (disk / "ballast").unlink()
     index.sample(1000.0)
     index.close()
-    read = TimeIndex(disk / "index")
+    read = TimeIndex(lambda: [disk / "index"])
     read.update()
     assert read.time_of("driver.stdout", size) == 1000.0
     assert read.time_of("driver.stdout", size - 1) == size - 1

@@ -151,5 +151,5 @@ def test_several_people_have_to_choose():
     assert "'sandbox'" in refused.value.hint
     assert isolation.isolation("", several=False, hosts=False).kind == "same"
     assert isolation.isolation("same", several=True, hosts=False).kind == "same"
-    with pytest.raises(EdtError, match="named hosts"):
+    with pytest.raises(EdtError, match="Jobs on hosts"):
         isolation.isolation("sandbox", several=True, hosts=True)
