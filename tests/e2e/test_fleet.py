@@ -96,7 +96,7 @@ def test_a_training_grows_over_machines_and_moves_when_its_first_one_leaves(
     on(jobs, job, gates, {"one", "two"}, workers=4)
     gates.open_all()
     is_as_alone(jobs, job, alone)
-    assert not list((machines.folder / "two" / "jobs").iterdir()), "what was copied is gone with the job"
+    until(lambda: not list((machines.folder / "two" / "jobs").iterdir()), "the end of what was copied")
 
 
 def on_two_machines(machines: Machines, jobs: Jobs, gates: Gates) -> tuple[Job, str, str]:

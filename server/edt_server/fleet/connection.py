@@ -118,8 +118,8 @@ class HostConnection:
         """Return why the host is lost, "" while it is not."""
         if not self.record.up:
             return ""
-        if self.closed is not None and time.monotonic() - self.closed > BACK and self.age() - BACK < SILENT:
-            # It had been heard a moment before: a silent partition looks otherwise.
+        if self.closed is not None and time.monotonic() - self.closed > BACK and self.closed - self.heard < 2 * BEAT:
+            # It had been heard a moment before. ZeroMQ closes the connection of a silent host too, after 5 s.
             return "Its agent has ended."
         return f"It has been silent for {LOST:.0f} s." if self.age() > LOST else ""
 
