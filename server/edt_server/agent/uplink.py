@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _HELLO_PATIENCE = 5.0
-REFUSED_PAUSE = 30.0
+REFUSED_PAUSE = 5.0
 
 
 class Uplink:
