@@ -32,7 +32,7 @@ _WMLA = find_spec("edt_server.wmla") is not None
 if _WMLA:  # not later: a supervisor outlives an upgrade of the files
     from edt_server.wmla import variables as wmla
 
-# Everything of a job is on one machine. The names of interfaces are Linux's.
+# For a job that is on one host. The names of interfaces are Linux's.
 MASTER = "127.0.0.1"
 INTERFACE = "lo"
 # WMLA's names that change what helpers like `emetrics` do. They must come from the job only.
