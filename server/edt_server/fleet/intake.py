@@ -60,72 +60,75 @@ def take(parts: Iterable[tuple[Sender, wire.FilePart | wire.Gone, bytes]]) -> li
             continue
         # What the supervisor's host has is not taken from others, which go on without an answer to that.
         if sender.supervises or _for_members(sender, part, place):
-            within = sender.tree.within(place)
-            answer = msgspec.structs.replace(answer, again=not _take_one(sender, place, within, part, data, grown))
+            taken = _Writing(sender, place, sender.tree.within(place), part, data, grown).take()
+            answer = msgspec.structs.replace(answer, again=not taken)
         answers.append(answer)
     _settle(grown)
     return answers
 
 
-def _take_one(
-    sender: Sender,
-    place: Path,
-    within: Path,
-    part: wire.FilePart | wire.Gone,
-    data: bytes,
-    grown: set[tuple[Path, Path]],
-) -> bool:
-    """Write a part. Return False when the whole file is needed."""
-    try:
-        return _write(sender, place, within, part, data, grown)
-    except OSError as wrong:
-        if wrong.errno not in _IN_THE_WAY:
-            raise
-        if isinstance(part, wire.Gone) or not part.whole:
-            return isinstance(part, wire.Gone)
-        # A folder became a file on the host, or the other way round, or a job that ran here has left a link. Without
-        # the server's files of other hosts nothing may be removed.
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """One part that is written to `place`. `grown` are the files that got bytes, and are not on the disk for sure."""
+
+    sender: Sender
+    place: Path
+    within: Path
+    part: wire.FilePart | wire.Gone
+    data: bytes
+    grown: set[tuple[Path, Path]]
+
+    def take(self) -> bool:
+        """Write the part. Return False when the whole file is needed."""
         try:
-            if sender.supervises:
-                make_way(place, within=within)
-                return _write(sender, place, within, part, data, grown)
-        except OSError as again:
-            if again.errno not in _IN_THE_WAY:
+            return self._write()
+        except OSError as wrong:
+            if wrong.errno not in _IN_THE_WAY:
                 raise
-        log.warning("a file of host %s has no place here: %s", sender.host, wrong)
-        with contextlib.suppress(OSError):
-            remove_file(job_trees.unfinished(place, sender.host), within=within)
-        return True
+            if isinstance(self.part, wire.Gone) or not self.part.whole:
+                return isinstance(self.part, wire.Gone)
+            # A folder became a file on the host, or the other way round, or a job that ran here has left a link.
+            # Without the server's files of other hosts nothing may be removed.
+            try:
+                if self.sender.supervises:
+                    make_way(self.place, within=self.within)
+                    return self._write()
+            except OSError as again:
+                if again.errno not in _IN_THE_WAY:
+                    raise
+            log.warning("a file of host %s has no place here: %s", self.sender.host, wrong)
+            with contextlib.suppress(OSError):
+                remove_file(self._beside, within=self.within)
+            return True
 
+    @property
+    def _beside(self) -> Path:
+        return job_trees.unfinished(self.place, self.sender.host)
 
-def _write(
-    sender: Sender,
-    place: Path,
-    within: Path,
-    part: wire.FilePart | wire.Gone,
-    data: bytes,
-    grown: set[tuple[Path, Path]],
-) -> bool:
-    if isinstance(part, wire.Gone):
-        with contextlib.suppress(FileNotFoundError):
-            remove_file(place, within=within)
-        return True
-    write = job_trees.write_at
-    if not part.whole:
-        # What was sent before, and not answered, may have been longer.
-        if not write(place, within, part.offset, data, part.mode, fresh=False, last=part.last):
+    def _write(self) -> bool:
+        part = self.part
+        if isinstance(part, wire.Gone):
+            with contextlib.suppress(FileNotFoundError):
+                remove_file(self.place, within=self.within)
+            return True
+        if not part.whole:
+            # What was sent before, and not answered, may have been longer.
+            if not self._put(self.place, part, fresh=False, last=part.last):
+                return False
+            self.grown.add((self.place, self.within))
+            return True
+        beside = self._beside
+        if not self._put(beside, part, fresh=part.offset == 0):
             return False
-        grown.add((place, within))
+        if part.last:
+            job_trees.settle(beside)
+            # A checkpoint must not be on the disk before the lines of the log that it follows.
+            _settle(self.grown)
+            os.replace(beside, self.place)
         return True
-    beside = job_trees.unfinished(place, sender.host)
-    if not write(beside, within, part.offset, data, part.mode, fresh=part.offset == 0):
-        return False
-    if part.last:
-        job_trees.settle(beside)
-        # A checkpoint must not be on the disk before the lines of the log that it follows.
-        _settle(grown)
-        os.replace(beside, place)
-    return True
+
+    def _put(self, place: Path, part: wire.FilePart, *, fresh: bool, last: bool = False) -> bool:
+        return job_trees.write_at(place, self.within, part.offset, self.data, part.mode, fresh=fresh, last=last)
 
 
 def _settle(grown: set[tuple[Path, Path]]) -> None:
