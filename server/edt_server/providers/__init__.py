@@ -6,7 +6,7 @@ process.
 Read first: `provider.py` (what a provider is), then `level.py` (what all of them share) and `ssh.py` (the simplest).
 """
 
-from edt_server.providers.kinds import make_provider
+from edt_server.providers.factory import make_provider
 from edt_server.providers.provider import (
     NOTICE,
     Admission,

@@ -24,14 +24,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         hosts: how many machines.
         slots: slots that each offers, 0 for the provider's setting.
-        kind: the kind of host that the jobs can use, "" for any.
-        group: the resource group that wants them.
     """
 
     hosts: int
     slots: int = 0
-    kind: str = ""
-    group: str = ""
 
 
 class ProvidedState(StrEnum):

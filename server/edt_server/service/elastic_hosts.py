@@ -172,7 +172,7 @@ class ElasticHosts:
             if host is None or not held[host]:
                 engine.leaving.discard(machine_id)
                 await provider.release(machine_id, "It is not needed any more.")
-        await provider.want(Wish(hosts=decision.hosts, slots=engine.settings.slots, group=group))
+        await provider.want(Wish(hosts=decision.hosts, slots=engine.settings.slots))
 
     def _host_use(
         self,

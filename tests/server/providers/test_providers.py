@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_server.providers import ProvidedState, Wish, join_command, level, make_provider
-from edt_server.providers import kinds as kinds_module
+from edt_server.providers import ProvidedState, Wish, factory, join_command, level, make_provider
 from edt_server.providers.provider import Provided
 from tests.server.providers.engines import Tokens, all_up, gone, reported, states, up
 from tests.waiting import until_async
@@ -74,7 +73,7 @@ def test_a_template_has_to_be_a_pod(tmp_path):
 
 
 def test_ray_without_ray_names_the_extra(monkeypatch):
-    monkeypatch.setattr(kinds_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(factory.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(Unprocessable, match=r'pip install "jupyter-edt\[ray\]"'):
         made("ray")
     assert made("ray", driver="/opt/ray/bin/python").name == "ray"
