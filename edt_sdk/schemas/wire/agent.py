@@ -257,12 +257,11 @@ class HostRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class HostWelcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The host is up. `outdated` attempts have successors elsewhere: the agent ends what it has of them.
 
-    A beat is due every `beat` seconds. After `fence` seconds without an answer the host is cut off.
+    A beat is due every `beat` seconds.
     """
 
     outdated: tuple[Below, ...]
     beat: float
-    fence: float
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -92,8 +92,6 @@ class Spool:
     send: Send
     room: asyncio.Semaphore
     connected: asyncio.Event
-    known: bool = False
-    """Whether it is known what the server has."""
     refused: str = ""
     _sent: dict[str, _Sent] = field(default_factory=dict)
     _open: dict[str, _File] = field(default_factory=dict)
@@ -122,7 +120,6 @@ class Spool:
                     self._sent[entry.path] = self._state(place, found)
                 elif found.st_size > entry.size and self._begins(place, entry):
                     self._sent[entry.path] = self._state(place, found, end=entry.size)
-        self.known = True
 
     async def run(self) -> None:
         """Send until cancelled, or until the server refuses."""
@@ -198,17 +195,17 @@ class Spool:
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
-    async def _send_all(self, changes: list[tuple[str, os.stat_result]], gone: list[str]) -> bool:
+    async def _send_all(self, changes: list[str], gone: list[str]) -> bool:
         """Send these files. Return whether the server has all of them."""
-        logs = [each for each in changes if not each[0].endswith(".ckpt")]
-        for path, found in logs:
-            if not await self._send_file(path, found):
+        logs = [path for path in changes if not path.endswith(".ckpt")]
+        for path in logs:
+            if not await self._send_file(path):
                 return False
         # A checkpoint is on its way only when the server has the lines that precede it.
         if len(logs) < len(changes) and not await self._all_taken():
             return False
-        for path, found in changes[len(logs) :]:
-            if not await self._send_file(path, found):
+        for path in changes[len(logs) :]:
+            if not await self._send_file(path):
                 return False
         for path in gone:
             if not await self._part(path, _File(None), wire.Gone(job=self.job, attempt=self.attempt, path=path), b""):
@@ -225,7 +222,7 @@ class Spool:
                 raise AttemptRefused(self.refused)
         return self.connected.is_set() and not self._missed
 
-    async def _send_file(self, path: str, found: os.stat_result) -> bool:
+    async def _send_file(self, path: str) -> bool:
         place = self.tree.paths.data_dir / path
         before = self._sent.get(path)
         try:
@@ -284,23 +281,23 @@ class Spool:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def _look(self) -> tuple[list[tuple[str, os.stat_result]], list[str]]:
+    def _look(self) -> tuple[list[str], list[str]]:
         """Return the files that have changed, those first that others build on, and the removed ones. Blocks."""
         # Checkpoints are listed first and logs after them, so that the logs are at least as new, and sent the other way
         # round.
         found = [(path, status) for path, status in self.tree.files() if self._ours(path)]
-        changed: list[tuple[bool, str, os.stat_result]] = []
+        changed: list[tuple[bool, str]] = []
         for path, status in found:
             if path.endswith(".ckpt"):
                 if self._changed(path, status):
-                    changed.append((True, path, status))
+                    changed.append((True, path))
                 continue
             with contextlib.suppress(OSError):
                 status = os.lstat(self.tree.paths.data_dir / path)
             if self._changed(path, status):
-                changed.append((False, path, status))
+                changed.append((False, path))
         there = {path for path, _ in found}
-        return [each[1:] for each in sorted(changed)], [path for path in self._sent if path not in there]
+        return [path for _, path in sorted(changed)], [path for path in self._sent if path not in there]
 
     def _ours(self, path: str) -> bool:
         return self.supervises or self.tree.of_member(path, engine=self.engine)

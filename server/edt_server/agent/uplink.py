@@ -1,7 +1,7 @@
 """The agent's connection to the server: dial, say hello, answer, and dial again when it is lost.
 
 Several addresses may lead to the server, and a server that takes over may have another one: they are tried in turn. A
-host without a server goes on with what it has. Whether it may is a matter of its lease (`Uplink.cut_off`).
+host without a server goes on with what it has.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Uplink:
         self._lost = lost
         self._conversation: Conversation | None = None
         self._heard = time.monotonic()
-        self._fence = float("inf")
         self._asked = 0.0
         self._round_trip: float | None = None
         self.connected = asyncio.Event()
@@ -64,11 +63,6 @@ class Uplink:
     def silence(self) -> float:
         """Return the seconds since the server was heard."""
         return time.monotonic() - self._heard
-
-    @property
-    def cut_off(self) -> bool:
-        """Return whether the lease is over: the server may have given the host's work to others by now."""
-        return self.silence > self._fence
 
     def send(self, message: wire.ToServer, *data: bytes) -> bool:
         """Send, with the bytes of a file. Return False while there is no connection."""
@@ -115,9 +109,9 @@ class Uplink:
                     message = wire.decode_to_host(frames[0])
                     self._heard = time.monotonic()
                     match message:
-                        case wire.HostWelcome(beat=beat, fence=fence):
+                        case wire.HostWelcome(beat=beat):
                             patience.reschedule(None)
-                            self._fence, self.refused, welcomed = fence, "", True
+                            self.refused, welcomed = "", True
                             beating = asyncio.create_task(self._beat(beat), name="beat")
                             self._hear(message, b"")
                             self.connected.set()

@@ -14,9 +14,8 @@ from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.fleet.registry import MACHINE_ITSELF, HostRecord
 
-# Seconds without a word after which a host is doubtful, and after which it is lost. A host counts from when it sent the
-# beat that was answered, and the server from when it received one, so the host's `FENCE` always ends first.
-SILENT, LOST, FENCE = 6.0, 15.0, 10.0
+# Seconds without a word after which a host is doubtful, and after which it is lost.
+SILENT, LOST = 6.0, 15.0
 BEAT = 2.0
 # A host whose connection was closed, by the end of its agent as a rule, has this long to be back.
 BACK = 2.0
@@ -61,7 +60,6 @@ class HostConnection:
         heard: when something came from it.
         ends: why the machine will be taken away, "" while it stays.
         closed: when its connection was seen to be gone, None while it is there.
-        asked: when the last beat was answered, for the round trip.
         prepared: the attempts whose orders the present agent has.
         below: the attempts whose supervisors run there.
         ended: set for each attempt when its supervisor has ended there.

@@ -24,12 +24,12 @@ from typing import Any
 import msgspec
 
 from edt_sdk.schemas.errors import Conflict, EdtError, NotFound, Unprocessable
-from edt_sdk.schemas.hosts import HostToken, HostView
+from edt_sdk.schemas.hosts import HostToken, HostView, NewHostToken
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.fleet.addresses import advertised
 from edt_server.fleet.attempts import PlacedAttempts
-from edt_server.fleet.connection import BEAT, FENCE, MACHINE, SILENT, AgentChannel, HostConnection, HostLost
+from edt_server.fleet.connection import BEAT, MACHINE, SILENT, AgentChannel, HostConnection, HostLost
 from edt_server.fleet.kinds import kind_here
 from edt_server.fleet.local_agents import LocalAgents
 from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry, check_name
@@ -41,7 +41,6 @@ from edt_server.system.slots import Host, find_host
 log = logging.getLogger(__name__)
 
 _LOOK = 0.5
-_STORE_AWAY = 1.0
 
 
 class Fleet:
@@ -156,10 +155,7 @@ class Fleet:
                 hint='Set c.EdtApp.fleet_listen, for example to "0.0.0.0:8790", and start the server again.',
                 field="fleet_listen",
             )
-        if not 0 < seconds <= 30 * 86_400:
-            raise Unprocessable("A token is valid for more than no time, and for 30 days at most.", field="seconds")
-        if not 1 <= uses <= 10_000:
-            raise Unprocessable("A token is for 1 to 10,000 machines.", field="uses")
+        NewHostToken(seconds=seconds, uses=uses).check()
         text = self._registry.make_token(servers, self._keys[0], seconds=seconds, uses=uses, provider=provider)
         self._tokens = dict(self._registry.tokens())
         for name, token in self._tokens.items():
@@ -205,7 +201,8 @@ class Fleet:
 
     def draining(self, name: str) -> bool:
         """Return whether a host gives up its slots."""
-        return name in self._hosts and self._hosts[name].record.draining
+        host = self._hosts.get(name)
+        return host is not None and (host.record.draining or bool(host.ends))
 
     def beats(self, name: str) -> bool:
         """Return whether something has come from a host lately."""
@@ -357,7 +354,7 @@ class Fleet:
             resources = {"cores": hello.cores, "gpus": hello.gpus, "offers": hello.offers, "kind": hello.kind}
             self._keep(host, up=True, **resources)
         outdated = self.attempts.outdated(host.name, hello.below)
-        self._answer(peer, wire.HostWelcome(outdated=outdated, beat=BEAT, fence=FENCE))
+        self._answer(peer, wire.HostWelcome(outdated=outdated, beat=BEAT))
         self.attempts.greeted(host, hello)
         if host.record.provider == LOCAL and host.name not in self._local.names:
             self._send(host, wire.Retire())

@@ -10,6 +10,7 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.hosts import HostState
 from edt_sdk.schemas.wire import agent as wire
 from edt_server.fleet import read_token
+from edt_server.fleet.connection import SILENT
 from tests.server.fleet.machines import Machine, Server, joined
 
 pytestmark = pytest.mark.asyncio
@@ -24,7 +25,7 @@ async def test_a_machine_joins_and_is_up_once_it_has_greeted(server):
     assert server.fleet.there == ()
     welcome = machine.connect()
     assert welcome.outdated == ()
-    assert 0 < welcome.beat < welcome.fence
+    assert 0 < welcome.beat < SILENT
     view = server.view("a")
     assert (view.state, view.cores, view.provider, view.address) == (HostState.UP, 4, "joined", "127.0.0.1")
     assert [(host.name, host.offers) for host in server.fleet.there] == [("a", 2)]

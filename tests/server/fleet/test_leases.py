@@ -10,7 +10,7 @@ import pytest
 from edt_sdk.schemas.hosts import HostState
 from edt_sdk.schemas.wire import agent as wire
 from edt_server.fleet import HostLost
-from edt_server.fleet.connection import BACK, BEAT, FENCE, LOST, SILENT, HostConnection
+from edt_server.fleet.connection import BACK, BEAT, LOST, SILENT, HostConnection
 from edt_server.fleet.registry import HostRecord
 from tests.server.fleet.machines import joined
 from tests.waiting import until_async
@@ -24,12 +24,6 @@ def host(clock):
     made = HostConnection(HostRecord(name="a", public_key="p", up=True), since=0.0)
     made.peer, made.heard = b"peer", clock.now
     return made
-
-
-async def test_the_host_ends_its_lease_before_the_server_does():
-    # It counts from when it sent a beat, which is at most one interval before the answer's.
-    assert FENCE + 2 * BEAT < LOST
-    assert SILENT < FENCE
 
 
 @pytest.mark.parametrize(

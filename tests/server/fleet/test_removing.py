@@ -38,6 +38,14 @@ async def test_a_host_that_drains_keeps_what_runs_there(server, placed):
     await starting
 
 
+async def test_a_host_that_will_be_taken_away_gives_up_its_slots(server):
+    machine = await joined(server)
+    assert not server.fleet.draining("a")
+    machine.say(wire.HostNotice(seconds=120.0, why="The machine is reclaimed."))
+    assert server.fleet.draining("a")
+    assert server.fleet.there == ()
+
+
 @pytest.mark.parametrize("verb", ["drain", "remove"])
 async def test_a_host_that_there_is_not(server, verb):
     await joined(server)
