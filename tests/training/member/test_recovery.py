@@ -6,6 +6,7 @@ Whatever happens, the bits are those of one worker that nothing happened to.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import threading
@@ -220,6 +221,25 @@ def test_the_leader_dies_before_a_joiner_arrives_and_everything_begins_anew(job:
     time.sleep(0.3)  # w1 waits for an answer of w0's store
     job.kill(0)
     job.generation(2, 1)
+    ends_well(job, 1)
+
+
+def test_who_joins_on_another_host_knows_the_lines_from_before_it_came(job: StandIn) -> None:
+    begin(job, 0)
+    job.prepare(1, interface="127.0.0.2")
+    (job.root / "hold-2").touch()
+    job.generation(2, 0, 1)
+    go_on(job)
+    until((job.root / "at-2").exists)
+    job.kill(0)
+    assert job.expect("w1", wire.Broken).generation == 2
+    # What the lost host had not sent to the server is lost with it.
+    for path in (job.paths.commits(0), job.paths.metrics(0)):
+        early = [line for line in path.read_text().splitlines(keepends=True) if json.loads(line)["update"] < 2]
+        path.write_text("".join(early))
+    job.generation(3, 1)
+    job.joined(3)
+    (job.root / "hold-2").unlink()
     ends_well(job, 1)
 
 
