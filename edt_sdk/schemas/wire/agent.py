@@ -29,6 +29,8 @@ PART = 1 << 20
 WINDOW = 8
 # The names under which the control channel knows the keys of hosts and of tokens. No job has a colon in its id.
 HOST_KEY, TOKEN_KEY = "host:", "token:"
+MACHINE = ""
+"""The name under which orders know the server's own machine."""
 
 
 class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from edt_sdk.callbacks import Callback
 from edt_sdk.schemas.wire import link as wire
 from edt_sdk.schemas.wire.pulse import Phase, read
 from edt_sdk.training.user.payload import Training, TrainOptions
+from tests.server.store.trouble import fill, small_disk
 from tests.training.member.test_loop import hash_of, lines
 from tests.training.stand_in import DEADLINE, StandIn
 from tests.waiting import until
@@ -241,6 +242,20 @@ def test_who_joins_on_another_host_knows_the_lines_from_before_it_came(job: Stan
     job.joined(3)
     (job.root / "hold-2").unlink()
     ends_well(job, 1)
+
+
+def test_a_worker_starts_on_a_full_disk_and_trains_when_there_is_room(job: StandIn) -> None:
+    with small_disk(job.paths.job_dir, 1 << 20) as mounted:
+        if not mounted:
+            pytest.skip("a small disk of its own can only be mounted as root, with the right to (CAP_SYS_ADMIN)")
+        job.pack(training(job.root), HERE)
+        ballast = job.paths.job_dir / "ballast"
+        fill(ballast)
+        job.prepare(0)
+        job.generation(1, 0)
+        until(lambda: "the training waits for room" in job.children["w0"].text)
+        ballast.unlink()
+        ends_well(job, 0)
 
 
 @pytest.mark.parametrize("leaves", [pytest.param("alone", marks=pytest.mark.long), "with another"])
