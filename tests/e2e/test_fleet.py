@@ -94,6 +94,7 @@ def test_a_training_grows_over_four_machines_and_moves_when_its_first_one_leaves
     on(jobs, job, gates, {"one", "two"}, workers=4)
     # The machine with the job's supervisor and its files gives up its slot.
     jobs.client.drain_host("one")
+    gates.open_until(lambda: home_of(jobs, job) == "two", "another supervisor on the other machine", ready=0)
     on(jobs, job, gates, {"two"}, workers=5)
     more_updates(jobs, job, gates)
     jobs.client.drain_host("one", undo=True)

@@ -24,14 +24,14 @@ import zmq.asyncio
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
+from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, MACHINE, AgentAddress, AgentOrders
 from edt_sdk.schemas.wire.control import ServerAddress
 from edt_server.agent.below import ProcessesBelow
 from edt_server.agent.jobs import JobsHere
 from edt_server.agent.uplink import Uplink, memory
-from edt_server.fleet import MACHINE, kind_here
 from edt_server.messaging import Gatekeeper, listen, send_now, sender_of
 from edt_server.supervisor.processes.memory import forget_host
+from edt_server.system.host_kind import kind_here
 from edt_server.system.private_files import keep_private, make_private_dir
 from edt_server.system.processes import identify
 from edt_server.system.slots import find_gpus, usable_cores

@@ -18,20 +18,19 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control as wire
+from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.control import ControlServer, NotYet
 from edt_server.channel.final_reports import finalize, read_final_reports
 from edt_server.channel.launcher import launch, orders_of, wait_gone
 from edt_server.channel.spare_supervisors import SpareSupervisors
 from edt_server.files import job_files
-from edt_server.fleet import MACHINE, Fleet, HostLost
+from edt_server.fleet import Fleet, HostLost
 from edt_server.ledger import Change, Changes, reports
 from edt_server.messaging import key_pair, read_struct
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
-from edt_server.system.presence import FILE as PRESENCE
-from edt_server.system.presence import is_held
-from edt_server.system.processes import is_alive, same_kernel
+from edt_server.system.processes import PRESENCE, is_alive, is_held, same_kernel
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -19,12 +19,13 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import open_regular
 from edt_server.files.job_trees import Digests, JobTree
 from edt_server.fleet import intake
-from edt_server.fleet.connection import MACHINE, Collecting, HostConnection, HostLost
+from edt_server.fleet.connection import Collecting, HostConnection, HostLost
 from edt_server.system.private_files import write_private
 
 log = logging.getLogger(__name__)

@@ -21,10 +21,6 @@ BEAT = 2.0
 BACK = 2.0
 
 
-MACHINE = ""
-"""The name under which orders know the server's own machine."""
-
-
 class HostLost(EdtError):
     """The host is gone, and a request to it may not have been carried out."""
 

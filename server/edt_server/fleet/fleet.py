@@ -24,16 +24,17 @@ from typing import Any
 import msgspec
 
 from edt_sdk.schemas.errors import Conflict, EdtError, NotFound, Unprocessable
-from edt_sdk.schemas.hosts import HostToken, HostView, NewHostToken
+from edt_sdk.schemas.hosts import HostToken, HostView, NewHostToken, check_host_name
 from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.fleet.addresses import advertised
 from edt_server.fleet.attempts import PlacedAttempts
-from edt_server.fleet.connection import BEAT, MACHINE, SILENT, AgentChannel, HostConnection, HostLost
-from edt_server.fleet.kinds import kind_here
+from edt_server.fleet.connection import BEAT, SILENT, AgentChannel, HostConnection, HostLost
 from edt_server.fleet.local_agents import LocalAgents
-from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry, check_name
+from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry
 from edt_server.settings import Settings
+from edt_server.system.host_kind import kind_here
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify, visible
 from edt_server.system.slots import Host, find_host
@@ -306,7 +307,7 @@ class Fleet:
         if valid is None or valid.uses < 1 or valid.expires < time.time():
             return wire.HostRefused(why="The token is used up or too old.", hint="Get a new one: edt host token")
         try:
-            check_name(join.name)
+            check_host_name(join.name)
         except Unprocessable as wrong:
             return wire.HostRefused(why=wrong.message, hint=wrong.hint)
         taken = {*self._hosts, socket.gethostname(), *self._settings.local_hosts}

@@ -55,9 +55,7 @@ from edt_server.supervisor.state_machines.standbys import NOWHERE
 from edt_server.supervisor.state_machines.watchdog import Watchdog
 from edt_server.supervisor.state_machines.wording import LastLines, stream_tail
 from edt_server.supervisor.stream_index import StreamIndex
-from edt_server.system.presence import FILE as PRESENCE
-from edt_server.system.presence import announce
-from edt_server.system.processes import identify
+from edt_server.system.processes import PRESENCE, announce, identify
 from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import pytest
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.hosts import HostState
 from edt_sdk.schemas.wire import agent as wire
-from edt_server.fleet import read_token
 from edt_server.fleet.connection import SILENT
+from edt_server.messaging import read_token
 from tests.server.fleet.machines import Machine, Server, joined
 
 pytestmark = pytest.mark.asyncio

@@ -23,7 +23,7 @@ from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire.control import Account, Launch
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.system.bubblewrap import Mounts, Sandbox
-from edt_server.system.presence import FILE as PRESENCE
+from edt_server.system.processes import PRESENCE
 
 log = logging.getLogger(__name__)
 
