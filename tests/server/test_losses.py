@@ -8,6 +8,7 @@ from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control
 from edt_server.core.events import SlotsChanged
 from edt_server.history.picture_data import marks_of
+from edt_server.ledger.recovery import MOST_LOST_HOSTS
 
 
 class TestLostWorkers:
@@ -78,6 +79,16 @@ class TestLostSupervisors:
         trained.resume("a")
         trained.lose("a")
         assert trained.state("a") is JobState.RECOVERING, "a person wanted it tried anew"
+
+    def test_lost_hosts_are_no_fault_of_the_job_until_there_are_many(self, trained):
+        trained.lose("a")  # this one had trained
+        for _ in range(MOST_LOST_HOSTS - 1):
+            trained.lose("a", host="b")
+            assert trained.state("a") is JobState.RECOVERING
+        assert "was lost with host b" in trained.texts("a", "supervisor_lost")[-1]
+        trained.lose("a", host="b")
+        assert trained.state("a") is JobState.FAILED
+        assert trained.row("a").message.startswith(f"It lost its host {MOST_LOST_HOSTS} times in a row")
 
     def test_any_fruit_begins_the_count_anew(self, trained):
         for _ in range(4):

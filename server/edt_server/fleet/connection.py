@@ -59,6 +59,7 @@ class HostConnection:
         prepared: the attempts whose orders the present agent has.
         below: the attempts whose supervisors run there.
         ended: set for each attempt when its supervisor has ended there.
+        killed: the attempts whose supervisors were lost with the host.
         starting: who waits for a supervisor there.
         collecting: who waits for all files of a job.
         holds: jobs with files there.
@@ -79,6 +80,7 @@ class HostConnection:
     prepared: set[tuple[str, int]] = field(default_factory=set)
     below: set[tuple[str, int]] = field(default_factory=set)
     ended: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
+    killed: set[tuple[str, int]] = field(default_factory=set)
     starting: dict[tuple[str, int], asyncio.Future[ProcessIdentity]] = field(default_factory=dict)
     collecting: dict[str, Collecting] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
@@ -127,11 +129,13 @@ class HostConnection:
             if not each.done():
                 each.set_exception(wrong())
         for attempt in tuple(self.below):
-            self.over(attempt)
+            self.over(attempt, lost=True)
 
-    def over(self, attempt: tuple[str, int]) -> None:
-        """Record that the supervisor of an attempt has ended there."""
+    def over(self, attempt: tuple[str, int], *, lost: bool = False) -> None:
+        """Record that the supervisor of an attempt has ended there, or is lost with the host."""
         self.below.discard(attempt)
+        if lost and not self.ending(attempt).is_set():
+            self.killed.add(attempt)
         self.ending(attempt).set()
 
     def ending(self, attempt: tuple[str, int]) -> asyncio.Event:

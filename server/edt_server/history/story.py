@@ -307,6 +307,8 @@ def _supervisor_lost(data: Data) -> str:
         )
     attempt = data.get("attempt")
     of = "" if attempt is None else f" (attempt {attempt})"
+    if "lost_host" in data:
+        return f"its supervisor, the process that looks after its workers, was lost with host {data['lost_host']}{of}"
     return f"its supervisor, the process that looks after its workers, ended unexpectedly{of}"
 
 
