@@ -22,9 +22,9 @@ import msgspec
 from edt_sdk.schemas.wire.control import SAME, Launch
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.zygote import Ready, decode_answer, stamp
-from edt_server.channel.template import Kind, Template, TemplateChild, Templates, start_supervisor
 from edt_server.supervisor.programs.environment import start_time_variables
 from edt_server.supervisor.programs.programs import shares_torch
+from edt_server.supervisor.template import Kind, Template, TemplateChild, Templates, start_supervisor
 
 log = logging.getLogger(__name__)
 

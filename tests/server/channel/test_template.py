@@ -19,10 +19,10 @@ import pytest_asyncio
 
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
-from edt_server.channel import template as module
 from edt_server.channel.launcher import launch, wait_gone
 from edt_server.channel.spare_supervisors import SpareSupervisors, start_spare
-from edt_server.channel.template import Kind, TemplateChild, Templates
+from edt_server.supervisor import template as module
+from edt_server.supervisor.template import Kind, TemplateChild, Templates
 from edt_server.system.detached import inherited, open_log
 from tests.waiting import until_async
 
