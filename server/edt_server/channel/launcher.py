@@ -96,9 +96,7 @@ def launch(
         process = spare.process
     else:
         arguments = [str(paths.launch_file)]
-        process = start_supervisor(
-            arguments, template, folder=paths.job_dir, log_file=paths.supervisor_log, environ=environ
-        )
+        process = start_supervisor(arguments, template, folder=paths.job_dir, log=paths.supervisor_log, environ=environ)
     # One that another process reaps may be gone already, and then has no entry in /proc.
     identity = process.identity if isinstance(process, TemplateChild) else identify(process.pid)
     _started[identity] = process
