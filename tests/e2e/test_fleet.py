@@ -88,6 +88,8 @@ def test_a_training_grows_over_machines_and_moves_when_its_first_one_leaves(
     machines.join(jobs, "two")
     on(jobs, job, gates, {"one", "two"}, workers=2)
     more_updates(jobs, job, gates)
+    assert machines.forked("one") == (["supervisor"], True)
+    assert machines.forked("two") == (["outpost"], True)
     # The machine with the job's supervisor and its files gives up its slot.
     jobs.client.drain_host("one")
     on(jobs, job, gates, {"two"}, workers=3)
