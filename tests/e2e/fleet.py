@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from edt_sdk import Job
+from edt_sdk.schemas.wire.zygote import ZYGOTE_OPTION
 from edt_sdk.testing import LocalServer
 from tests.e2e.harness import Jobs
 from tests.network import Network
@@ -66,6 +69,16 @@ class Machines:
     def crash(self, name: str) -> None:
         """Kill everything on a machine at once."""
         self.network.kill(name)
+
+    def forked(self, name: str) -> tuple[list[str], bool]:
+        """The supervisors and outposts on a machine, and whether its agent has one template that forked all of them."""
+        found = [process for pid in self.network.pids(name) if (process := psutil.Process(pid)).is_running()]
+        below = {process.pid: process.cmdline() for process in found if "below" in process.cmdline()}
+        agents = {psutil.Process(pid).ppid() for pid in below}
+        zygotes = [process for process in found if "edt_sdk.training.zygote" in process.cmdline()]
+        templates = [process for process in zygotes if process.ppid() in agents]
+        programs = sorted(words[words.index("below") + 2] for words in below.values())
+        return programs, len(templates) == len(agents) == 1 and all(ZYGOTE_OPTION in words for words in below.values())
 
     def log(self, name: str) -> str:
         """What the agent of a machine has said."""

@@ -89,6 +89,8 @@ def test_a_training_grows_over_four_machines_and_moves_when_its_first_one_leaves
         machines.start(jobs, name)
     on(jobs, job, gates, {"one", "two", "three", "four"}, workers=4)
     more_updates(jobs, job, gates)
+    assert machines.forked("one") == (["supervisor"], True)
+    assert machines.forked("two") == (["outpost"], True)
     for name in ("three", "four"):
         jobs.client.drain_host(name)
     on(jobs, job, gates, {"one", "two"}, workers=4)

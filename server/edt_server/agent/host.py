@@ -83,6 +83,7 @@ class HostAgent:
             await self._over.wait()
         finally:
             # The guard ends what is left.
+            self._below.templates.stop()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)

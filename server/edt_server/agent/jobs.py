@@ -120,7 +120,7 @@ class JobsHere:
             await self.end_attempt(job, attempt - 1)
             if before is not None:
                 await before.stop_sending()
-            launch = localized(order.launch, self._orders, self._interface(), supervises=order.supervises)
+            launch = localized(order.launch, self._orders, self._interface())
             here = JobHere(launch, order.launch.host, JobTree(JobPaths(self._data_dir, launch.owner, job)))
             self._here[job] = here
             self._ordered.set()
@@ -146,14 +146,18 @@ class JobsHere:
         paths = here.tree.paths
         make_private_dir(paths.job_dir)
         make_private_dir(Path(here.launch.runtime_dir))
-        if self._files is not None:
-            await self._files.have(here.tree, order.files, lambda path, offset: self._fetch(order, path, offset))
-            await self._send_files(here, order.files, supervises=order.supervises)
+
+        async def files() -> None:
+            if self._files is not None:
+                await self._files.have(here.tree, order.files, lambda path, offset: self._fetch(order, path, offset))
+                await self._send_files(here, order.files, supervises=order.supervises)
+
+        await asyncio.gather(files(), self._below.templates.of_job(here.launch))
         if order.supervises or self._files is not None:
             write_private(paths.launch_file, msgspec.json.encode(here.launch))
         here.ready.set()
         if order.supervises:
-            self._below.start_supervisor(here.launch, paths)
+            await self._below.start_supervisor(here.launch, paths)
             self._tell_supervisor(paths.job_id, here.attempt)
 
     def _tell_supervisor(self, job: str, attempt: int) -> None:

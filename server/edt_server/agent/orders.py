@@ -16,7 +16,7 @@ from edt_sdk.schemas.wire.agent import AgentOrders
 from edt_sdk.schemas.wire.control import Launch
 
 
-def localized(launch: Launch, here: AgentOrders, interface: str, *, supervises: bool) -> Launch:
+def localized(launch: Launch, here: AgentOrders, interface: str) -> Launch:
     """Return the orders of an attempt as they count on this host, whose workers listen at `interface`.
 
     Unprocessable when the host has no Python for the job.
@@ -44,7 +44,6 @@ def localized(launch: Launch, here: AgentOrders, interface: str, *, supervises: 
         warm_start=moved(launch.warm_start),
         dataset_dir=moved(launch.dataset_dir),
         interface=interface,
-        standbys=launch.standbys if supervises else 0,
     )
 
 

@@ -34,7 +34,7 @@ from edt_server.supervisor.processes.liveness import newest_updates, observe, pu
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder
 from edt_server.supervisor.processes.orphans import adopt_orphans, reap_orphans
 from edt_server.supervisor.processes.predecessors import Predecessors
-from edt_server.supervisor.processes.zygote import ZygoteProcess
+from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
 from edt_server.supervisor.programs.environment import JobEnvironment
 from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
 from edt_server.supervisor.state_machines.wording import stream_tail
@@ -53,7 +53,10 @@ SAMPLE_INTERVAL = 0.1
 
 
 class Outpost:
-    """The outpost of a job on a host. `writer` is the writing end of the connection to the agent."""
+    """The outpost of a job on a host. `writer` is the writing end of the connection to the agent.
+
+    `zygote` was forked with it, None where it starts its own.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Outpost:
         host: str,
         umask: int,
         writer: asyncio.StreamWriter,
+        zygote: Zygote | None = None,
     ) -> None:
         self._runtime_dir = Path(orders.runtime_dir)
         self._supervisor = order.supervisor
@@ -78,9 +82,8 @@ class Outpost:
         self._clock = SteadyClock()
         self._predecessors = Predecessors(self._runtime_dir / "alive.lock", 0.0)
         environment = zygote_environment_of(orders)
-        zygote: ZygoteProcess | None = None
         with contextlib.suppress(OSError):  # reported when the zygote is needed
-            zygote = ZygoteProcess(orders.interpreter, environment)
+            zygote = zygote or ZygoteProcess(orders.interpreter, environment)
         streams = self._job.paths.streams_dir
         forker = Forker(orders.interpreter, environment, streams, zygote, needed=lambda: bool(self._running))
         self._running: dict[int, int] = {}
@@ -251,23 +254,34 @@ class Outpost:
 
 
 def main(argv: list[str]) -> int:
-    """Run an outpost from its `StartOutpost` and the `Launch` as JSON, and its host. stdin is a socket to the agent."""
+    """Run an outpost from its `StartOutpost` and the `Launch` as JSON, and its host. stdin is a socket to the agent.
+
+    Before all that, `--zygote` gives it the zygote that was forked with it.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s outpost %(levelname)s %(message)s")
     umask = os.umask(0o077)
     adopt_orphans()
+    zygote = Zygote.inherited(argv)
     order = msgspec.json.decode(argv[0], type=wire.StartOutpost)
     orders = msgspec.json.decode(argv[1], type=Launch)
     connection = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     try:
-        asyncio.run(_run(orders, order, argv[2], umask, connection))
+        asyncio.run(_run(orders, order, argv[2], umask, connection, zygote))
     except (EdtError, OSError) as wrong:
         log.error("%s", wrong)
         return 1
     return 0
 
 
-async def _run(orders: Launch, order: wire.StartOutpost, host: str, umask: int, connection: socket.socket) -> None:
+async def _run(
+    orders: Launch,
+    order: wire.StartOutpost,
+    host: str,
+    umask: int,
+    connection: socket.socket,
+    zygote: Zygote | None,
+) -> None:
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
-    await Outpost(orders, order, host, umask, writer).run(reader)
+    await Outpost(orders, order, host, umask, writer, zygote).run(reader)

@@ -11,6 +11,7 @@ import zmq.asyncio
 
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
 from edt_server.channel.control import ControlServer
 from edt_server.fleet import Fleet
 from edt_server.messaging import AgentConnection, read_address, read_struct
@@ -18,6 +19,14 @@ from edt_server.settings import Settings
 from edt_server.system.processes import is_alive
 from edt_server.system.runtime import private_dir
 from tests.waiting import LIMIT, until_async
+
+
+class _Light(Settings):
+    """Templates and zygotes leave torch out, which changes nothing here: a worker imports it itself."""
+
+    @property
+    def job_environ(self):
+        return {**super().job_environ, ONLY_VARIABLE: "edt_sdk.training.script"}
 
 
 class AgentServer:
@@ -28,7 +37,7 @@ class AgentServer:
 
     def __init__(self, folder, **hosts):
         self.runtime = private_dir(folder / "r")
-        self.settings = Settings(data_dir=folder / "data", runtime_dir=self.runtime, local_hosts=hosts)
+        self.settings = _Light(data_dir=folder / "data", runtime_dir=self.runtime, local_hosts=hosts)
         self.addresses = self.settings.control_dir / "hosts"
         self.changes = []
         self.fleet = Fleet(self.settings, self._changed)
