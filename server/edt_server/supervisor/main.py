@@ -30,7 +30,7 @@ from edt_server.supervisor.processes.liveness import newest_updates, observe, pu
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.processes.memory_left import memory_is_scarce, room_for_another
 from edt_server.supervisor.processes.ports import RunPorts
-from edt_server.supervisor.processes.predecessors import Predecessors, end_leftovers
+from edt_server.supervisor.processes.predecessors import LOCK, Predecessors, end_leftovers
 from edt_server.supervisor.processes.sandbox import JobSandbox
 from edt_server.supervisor.processes.standby_processes import StandbyProcesses
 from edt_server.supervisor.processes.zygote import Zygote
@@ -104,7 +104,7 @@ class Supervisor:
         announce(paths.job_dir / PRESENCE)
         # A plain job restarts from the beginning: what its old processes still do counts for nothing.
         patience = 0.0 if isinstance(self._machine, Plain) else max(orders.hang_timeout, PREDECESSOR_PATIENCE)
-        self._predecessors = Predecessors(self._runtime_dir / "alive.lock", patience)
+        self._predecessors = Predecessors(self._runtime_dir / LOCK, patience)
         forker = Forker(
             orders.interpreter,
             zygote_environment_of(orders),
