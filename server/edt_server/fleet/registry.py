@@ -39,6 +39,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
         draining: whether it gives up its slots.
         cores, gpus, offers: as in `slots.Host`.
         kind: as in `agent.HostHello`.
+        lacks: why it can run no job of this server, in sentences, "" where it can.
     """
 
     name: str
@@ -53,6 +54,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
     offers: int = 0
     kind: str = ""
+    lacks: str = ""
 
     @property
     def resources(self) -> Host:
