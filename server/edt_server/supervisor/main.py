@@ -357,6 +357,12 @@ class Supervisor:
     def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, standby: bool = False) -> None:
         # A machine that was divided into named hosts before, and is not any more, still hosts those slots.
         here = (self._job.host, self._identity.host)
+        serves = self._orders.spec.framework == Framework.SERVE and self._orders.spreads
+        if slot is not None and serves and (self._orders.host or slot.host not in here):
+            # A change of the plan has brought it there.
+            why = f"Replicas are reached on the server's own machine only, and not on {slot.host}."
+            self._feed(events.NotStarted(key, why))
+            return
         if slot is not None and slot.host not in here and self._orders.hosts_dir:
             self._remote.start(key, slot, task)
             return
