@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -22,9 +23,14 @@ HEAD, PORT = "head", 8790
 
 
 class Machines:
-    """Machines of a network, and a server on its machine "head", which has no slots of its own by default."""
+    """Machines of a network, and a server on its machine "head", which has no slots of its own by default.
 
-    def __init__(self, network: Network, folder: Path, *, slots: int = -1) -> None:
+    `more` are further settings of the server, and `options` those of `LocalServer`.
+    """
+
+    def __init__(
+        self, network: Network, folder: Path, *, slots: int = -1, more: Mapping[str, object] = {}, **options: Any
+    ) -> None:
         self.network = network
         self.folder = folder
         traits = {
@@ -32,8 +38,9 @@ class Machines:
             "EdtApp.local_slots": slots,
             "EdtApp.fleet_listen": f"{network.addresses[HEAD]}:{PORT}",
             "EdtApp.checkpoint_interval": 1.0,
+            **more,
         }
-        self.server = LocalServer(folder / "server", traits=traits)
+        self.server = LocalServer(folder / "server", traits=traits, **options)
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
 
     @contextmanager

@@ -136,6 +136,8 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         kind: what its results depend on, "" where it has no torch (`edt_sdk.training.update.kind`).
         below: what runs there.
         jobs: jobs with files there, and the owner of each.
+        sandbox: why the host cannot run jobs in a sandbox, in sentences, "" where it can. None from a version that
+            would run workers without one.
     """
 
     protocol: int
@@ -149,6 +151,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     kind: str
     below: tuple[Below, ...]
     jobs: tuple[tuple[str, str], ...] = ()
+    sandbox: str | None = None
 
 
 class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -31,6 +31,7 @@ from edt_server.agent.jobs import JobsHere
 from edt_server.agent.uplink import Uplink, memory
 from edt_server.messaging import Gatekeeper, listen, send_now, sender_of
 from edt_server.supervisor.processes.memory import forget_host
+from edt_server.system import bubblewrap
 from edt_server.system.host_kind import kind_here
 from edt_server.system.private_files import keep_private, make_private_dir
 from edt_server.system.processes import identify
@@ -115,6 +116,7 @@ class HostAgent:
             kind=self._kind,
             below=tuple(self._below.attempts()),
             jobs=self._jobs.kept(),
+            sandbox=_without_sandbox(),
         )
 
     def _hear(self, message: wire.ToHost, data: bytes) -> None:
@@ -287,6 +289,15 @@ def main(orders_file: str) -> int:
 def _peer(host: str) -> str:
     """Return the name under which the key of a host's supervisors is admitted."""
     return f"peer {host}"
+
+
+def _without_sandbox() -> str:
+    """Return why jobs cannot run in a sandbox here, and what helps. "" where they can. Blocks for some milliseconds."""
+    try:
+        bubblewrap.check()
+    except EdtError as why:
+        return f"{why.message} {why.hint} Then start its agent again."
+    return ""
 
 
 def _address_towards(server: str) -> str:

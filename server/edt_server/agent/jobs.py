@@ -30,7 +30,7 @@ from edt_server.agent.uplink import Uplink
 from edt_server.files import job_trees
 from edt_server.files.job_trees import JobTree
 from edt_server.messaging import ConversationLost, read_struct
-from edt_server.supervisor.processes.predecessors import Predecessors
+from edt_server.supervisor.processes.predecessors import LOCK, Predecessors
 from edt_server.system.private_files import make_private_dir, write_private
 
 log = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ class JobsHere:
         if here is None or here.attempt > attempt:
             return
         # All processes of an attempt hold its lock. Those without a supervisor end by themselves.
-        lock = Path(here.launch.runtime_dir) / "alive.lock"
+        lock = Path(here.launch.runtime_dir) / LOCK
         if lock.exists():
             predecessors = Predecessors(lock, patience)
             try:

@@ -31,6 +31,7 @@ def localized(launch: Launch, here: AgentOrders, interface: str) -> Launch:
         return here.data_dir + path.removeprefix(root) if inside else path
 
     spec = msgspec.structs.replace(launch.spec, args=tuple(map(moved, launch.spec.args)))
+    isolation = msgspec.structs.replace(launch.isolation, readable=tuple(map(moved, launch.isolation.readable)))
     control = Path(here.data_dir) / "control"
     return msgspec.structs.replace(
         launch,
@@ -43,6 +44,7 @@ def localized(launch: Launch, here: AgentOrders, interface: str) -> Launch:
         data_fs=here.data_fs or launch.data_fs,
         warm_start=moved(launch.warm_start),
         dataset_dir=moved(launch.dataset_dir),
+        isolation=isolation,
         interface=interface,
     )
 

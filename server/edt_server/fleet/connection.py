@@ -102,7 +102,7 @@ class HostConnection:
     def offering(self) -> bool:
         """Whether jobs may use its slots."""
         record = self.record
-        able = record.shared or bool(record.kind)
+        able = not record.lacks and (record.shared or bool(record.kind))
         staying = not record.draining and not self.ends
         return record.up and able and staying and record.provider != MACHINE_ITSELF
 
@@ -155,6 +155,8 @@ class HostConnection:
         why = self.why
         if state is HostState.DOUBTFUL:
             why = f"No word for {self.age():.0f} s. It gets no new jobs, and after {LOST:.0f} s it counts as lost."
+        elif state is HostState.UP and record.lacks:
+            why = f"It offers no slots. {record.lacks}"
         elif state is HostState.UP and not record.shared and not record.kind:
             why = "There is no torch in its environment, so it offers no slots. Join from the environment of the jobs."
         elif state is HostState.DRAINING:

@@ -33,6 +33,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
         draining: whether it gives up its slots.
         cores, gpus, offers: as in `slots.Host`.
         kind: as in `agent.HostHello`.
+        lacks: why it can run no job of this server, in sentences, "" where it can.
     """
 
     name: str
@@ -47,6 +48,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
     offers: int = 0
     kind: str = ""
+    lacks: str = ""
 
     @property
     def resources(self) -> Host:

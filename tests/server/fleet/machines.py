@@ -113,6 +113,7 @@ class Machine:
             "memory": 1 << 30,
             "kind": "kind-1",
             "below": (),
+            "sandbox": "",
         }
         return wire.HostHello(**fields | changes)
 
