@@ -6,6 +6,8 @@ import msgspec
 
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control
+from edt_server.core.events import SlotsChanged
+from edt_server.history.picture_data import marks_of
 
 
 class TestLostWorkers:
@@ -51,6 +53,19 @@ class TestLostSupervisors:
         assert trained.workers("a") == []
         trained.form("a")
         assert trained.state("a") is JobState.RUNNING
+
+    def test_one_whose_job_moves_to_another_host_is_not_said_to_be_lost(self, trained):
+        there = (control.Slot(id=7, host="b"), control.Slot(id=8, host="c"), control.Slot(id=9, host="c"))
+        trained.do(lambda change: change.apply(SlotsChanged(there)))
+        trained.leave("a")
+        trained.say("a", control.Relocated(host="h"))
+        trained.lose("a")
+        assert trained.texts("a", "supervisor_lost") == ["moved to host c"]
+        assert (trained.state("a"), trained.row("a").message) == (JobState.RECOVERING, "It moves to another host.")
+        moved, lost = trained.ledger.store.events(job="a", kinds=["supervisor_lost"]), "ended unexpectedly"
+        assert not [mark for mark in marks_of(moved) if mark.kind == "failure"]
+        trained.lose("a")
+        assert lost in trained.texts("a", "supervisor_lost")[1]
 
     def test_three_that_came_to_nothing_fail_the_job(self, trained):
         trained.lose("a")  # this one had trained

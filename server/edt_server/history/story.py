@@ -299,6 +299,12 @@ def _lost(data: Data) -> str:
 
 
 def _supervisor_lost(data: Data) -> str:
+    if "moved_to" in data:
+        return (
+            f"moved to host {data['moved_to']}"
+            if data["moved_to"]
+            else "moves to another host when it has a slot there"
+        )
     attempt = data.get("attempt")
     of = "" if attempt is None else f" (attempt {attempt})"
     return f"its supervisor, the process that looks after its workers, ended unexpectedly{of}"

@@ -6,9 +6,11 @@ Only the number of attempts in a row without progress is limited. Acts on nothin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from edt_sdk.schemas import events as kinds
+from edt_sdk.schemas.events import Event
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_server.core.events import JobDemand
 from edt_server.ledger import reports, suspension
@@ -55,7 +57,11 @@ def supervisor_lost(
     if stopping is not None:
         reports.end(change, job, JobState.KILLED, stopping)
         return
-    seq = change.append(kinds.SUPERVISOR_LOST, job, {"attempt": row.attempt, "said": said})
+    data: dict[str, object] = {"attempt": row.attempt, "said": said}
+    before = _chosen(change, job)
+    if moves := bool(before) and before[-1].kind == kinds.RELOCATED:
+        data["moved_to"] = _next_host(change, job)
+    seq = change.append(kinds.SUPERVISOR_LOST, job, data)
     in_vain = _in_vain(change, job)
     if in_vain >= MOST_IN_VAIN:
         message = f"Its supervisor ended unexpectedly, {in_vain} times in a row before anything was trained."
@@ -72,19 +78,32 @@ def supervisor_lost(
             return  # launched with its next slot
     if not change.core.suspended(job) and not change.core.asked(job):
         change.apply(JobDemand(job, 1), cause=seq)  # its main script runs again, which takes a slot
-    change.set_state(job, JobState.RECOVERING, f"Its supervisor is gone; attempt {row.attempt + 1} begins.", cause=seq)
+    message = "It moves to another host." if moves else f"Its supervisor is gone; attempt {row.attempt + 1} begins."
+    change.set_state(job, JobState.RECOVERING, message, cause=seq)
     change.launch(job)
 
 
 def _in_vain(change: Change, job: str) -> int:
     """Return how many attempts in a row, with the present one, made no progress."""
-    chosen = _FRUIT | {kinds.SUPERVISOR_LOST}
-    committed = change.ledger.store.events(job=job, kinds=chosen)
     number = 0
     fruit = False
-    for event in [*committed, *(each for each in change.events if each.job == job and each.kind in chosen)]:
+    for event in _chosen(change, job):
         if event.kind != kinds.SUPERVISOR_LOST:
             number, fruit = 0, event.kind not in (kinds.JOB_ARRIVED, kinds.JOB_RESUMED)
         else:
             number, fruit = (0 if fruit else number + 1), False
     return number
+
+
+def _chosen(change: Change, job: str) -> list[Event]:
+    """Return the events that tell whether attempts made progress, with those of this change."""
+    chosen = _FRUIT | {kinds.SUPERVISOR_LOST}
+    committed = change.ledger.store.events(job=job, kinds=chosen)
+    return [*committed, *(each for each in change.events if each.job == job and each.kind in chosen)]
+
+
+def _next_host(change: Change, job: str) -> str:
+    """Return the host with most slots of the job, where its next supervisor will be. "" while it has none."""
+    holding = change.core.holding(job)
+    hosts = Counter(slot.host for slot in change.core.slots if slot.id in holding)
+    return min(hosts, key=lambda host: (-hosts[host], host), default="")
