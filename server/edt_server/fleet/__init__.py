@@ -9,7 +9,7 @@ from edt_server.fleet import scaling
 from edt_server.fleet.addresses import interface_of
 from edt_server.fleet.connection import MACHINE, HostLost
 from edt_server.fleet.fleet import Fleet
-from edt_server.fleet.kinds import kind_here
+from edt_server.fleet.kinds import kinds_here
 from edt_server.fleet.local_agents import check_hosts
 from edt_server.fleet.registry import TokenText, check_name, read_token
 
@@ -21,7 +21,7 @@ __all__ = [
     "check_hosts",
     "check_name",
     "interface_of",
-    "kind_here",
+    "kinds_here",
     "read_token",
     "scaling",
 ]

@@ -30,7 +30,7 @@ from edt_sdk.schemas.wire.control import ProcessIdentity
 from edt_server.fleet.addresses import advertised
 from edt_server.fleet.attempts import PlacedAttempts
 from edt_server.fleet.connection import BEAT, MACHINE, SILENT, AgentChannel, HostConnection, HostLost
-from edt_server.fleet.kinds import kind_here
+from edt_server.fleet.kinds import kinds_here
 from edt_server.fleet.local_agents import LocalAgents
 from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry, check_name
 from edt_server.settings import Settings
@@ -244,11 +244,10 @@ class Fleet:
             await woken.wait()
         return None
 
-    def kind_of(self, host: str) -> str:
-        """Return the kind of a host, or of MACHINE, "" where it is not known."""
-        if host == MACHINE:
-            return "" if self._machine is None else self._machine.kind
-        return self._hosts[host].record.kind if host in self._hosts else ""
+    def kind_of(self, host: str, *, portable: bool) -> str:
+        """Return the kind of a host, or of MACHINE, for portable jobs or for others. "" where it is not known."""
+        known = self._machine if host == MACHINE else self._hosts[host].record if host in self._hosts else None
+        return "" if known is None else known.portable_kind if portable else known.kind
 
     @property
     def spreads(self) -> bool:
@@ -349,10 +348,10 @@ class Fleet:
         if not again:
             host.since = time.time()
         if host.record.shared:
-            self._keep(host, up=True, kind=hello.kind)
+            self._keep(host, up=True)
         else:
-            resources = {"cores": hello.cores, "gpus": hello.gpus, "offers": hello.offers, "kind": hello.kind}
-            self._keep(host, up=True, **resources)
+            fields = ("cores", "gpus", "offers", "kind", "portable_kind")
+            self._keep(host, up=True, **{name: getattr(hello, name) for name in fields})
         outdated = self.attempts.outdated(host.name, hello.below)
         self._answer(peer, wire.HostWelcome(outdated=outdated, beat=BEAT))
         self.attempts.greeted(host, hello)
@@ -461,10 +460,10 @@ class Fleet:
 
     async def _find_kind(self) -> None:
         """Find the kind of this machine, on which that of all others in its resource group depends."""
-        kind = await asyncio.to_thread(kind_here, self._settings.interpreter, self._settings.control_dir)
+        found = await asyncio.to_thread(kinds_here, self._settings.interpreter, self._settings.control_dir)
         self._kind_asked = False
         if self._machine is not None:
-            self._machine = replace(self._machine, kind=kind)
+            self._machine = replace(self._machine, kind=found[0], portable_kind=found[1])
         await self._report_changes()
 
     # --- small ones ---------------------------------------------------------------------------------------------------
