@@ -216,6 +216,7 @@ class HostAgent:
         # Fencing: the supervisor of an older attempt must not end the workers of a newer one.
         why = "" if here.attempt == order.attempt else f"attempt {here.attempt} of the job is under way here"
         # Supervisors on hosts with the server's files have its key.
+        why = why or here.refused
         if sender not in (_peer(here.home), _peer(MACHINE)):
             why = "the job's supervisor is on another host"
         if why:

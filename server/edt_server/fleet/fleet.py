@@ -68,7 +68,7 @@ class Fleet:
         self._own: set[str] = set()
         self._kind_asked = False
         self._local = LocalAgents(settings, self.addresses_dir)
-        self.attempts = PlacedAttempts(self._hosts, self._send, self._spawn)
+        self.attempts = PlacedAttempts(self._hosts, self._send, self._spawn, settings.host_dataset_bytes)
         """Where the attempts of jobs are, and their files."""
         self.stopped = False
 
