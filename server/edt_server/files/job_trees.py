@@ -62,7 +62,7 @@ class JobTree:
                         found = os.lstat(path)
                     except OSError:
                         continue  # removed in the meantime
-                    if stat.S_ISREG(found.st_mode) and _is_text(path):
+                    if stat.S_ISREG(found.st_mode) and is_text(path):
                         yield os.path.relpath(path, self.paths.data_dir), found
 
     def checked(self, path: str) -> Path:
@@ -183,7 +183,7 @@ def write_at(
         os.close(descriptor)
 
 
-def _is_text(path: str) -> bool:
+def is_text(path: str) -> bool:
     """Return whether a path can be part of a message. Names of files are bytes."""
     try:
         path.encode()

@@ -22,7 +22,7 @@ from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import open_regular
-from edt_server.files.job_trees import Digests, JobTree
+from edt_server.files.job_trees import Digests, JobTree, is_text
 from edt_server.fleet import intake
 from edt_server.fleet.connection import MACHINE, Collecting, HostConnection, HostLost
 from edt_server.system.private_files import write_private
@@ -304,8 +304,15 @@ class PlacedAttempts:
                 "register it there without a copy. Or the administrator raises c.EdtApp.host_dataset_bytes.",
             )
         there = paths.dataset.relative_to(paths.data_dir)
-        made = (self._digests.entry(root, str(path.relative_to(root)), root) for path in found)
-        return tuple(msgspec.structs.replace(each, path=f"{there}/{each.path}") for each in made if each is not None)
+        made = [self._digests.entry(root, str(path.relative_to(root)), root) for path in found if is_text(str(path))]
+        entries = tuple(msgspec.structs.replace(each, path=f"{there}/{each.path}") for each in made if each is not None)
+        if len(entries) < len(found):
+            raise Unprocessable(
+                f"A file of the data set {placed.orders.spec.dataset} cannot be sent: it cannot be read, or its name "
+                "is not in UTF-8.",
+                hint="Register the data set again.",
+            )
+        return entries
 
     def _entries(self, tree: JobTree, found: list[str], needed: frozenset[str]) -> tuple[wire.JobFile, ...]:
         root = tree.paths.data_dir

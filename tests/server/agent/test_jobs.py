@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 
 import msgspec
 import pytest
@@ -160,3 +161,6 @@ async def test_the_servers_copy_of_a_data_set_is_sent_up_to_a_size(tmp_path, ord
     assert refused.files == ()
     assert f"data set digits has {len(DATA) + 4:,} bytes" in refused.refused
     assert "--data DIR" in refused.refused
+    (kept / os.fsdecode(b"\xff")).write_bytes(b"")
+    _, refused = await prepared(1 << 30)
+    assert "its name is not in UTF-8" in refused.refused
