@@ -92,6 +92,8 @@ def test_a_training_grows_over_machines_and_moves_when_its_first_one_leaves(
     jobs.client.drain_host("one")
     on(jobs, job, gates, {"two"}, workers=3)
     more_updates(jobs, job, gates)
+    assert "moved to host two" in str(job.story())
+    assert "unexpectedly" not in str(job.story())
     jobs.client.drain_host("one", undo=True)
     on(jobs, job, gates, {"one", "two"}, workers=4)
     gates.open_all()

@@ -262,6 +262,7 @@ class Service:
         # What a submission refuses, its preview refuses too.
         await self._interpreters.choose(spec)
         group = self.sharing.plan.group(spec.instance_group)
+        self.sharing.plan.portable(group, spec.env)
         if not self._is_admin(user):
             group.check_priority(spec.priority)
         now = await self.looked()

@@ -110,7 +110,8 @@ def unlike(plan: Plan, hosts: Sequence[Host]) -> dict[str, str]:
         kind = host.portable_kind or host.kind if group.portable else host.kind
         name, other = first.setdefault(group.name, (host.name, kind))
         if kind != other:
-            otherwise = "" if group.portable else ", or make this one portable (edt resource update NAME --portable)"
+            command = f"edt resource update {group.name} --portable"
+            otherwise = "" if group.portable else f", or make this one portable: {command}"
             found[host.name] = (
                 f"Its processor or torch rounds otherwise than that of {name}, the first host of the resource group "
                 f"{group.name}, so it offers no slots. Put it into a resource group of its own{otherwise}."
