@@ -92,6 +92,10 @@ def _resource_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", action="append", metavar="H", dest="hosts", help="one of its hosts; repeatable")
     parser.add_argument("--rest", action="store_true", help="every host that no other resource group names")
     parser.add_argument("--slots", metavar="F", help="of each host: a number, ngpus, ncpus, or such as ncpus/2")
+    parser.add_argument(
+        "--portable", action=argparse.BooleanOptionalAction, default=None,
+        help="its jobs use only instructions that all processors have, slower, so its hosts may differ (default: off)",
+    )  # fmt: skip
 
 
 def _run_groups(arguments: argparse.Namespace) -> None:
@@ -141,6 +145,7 @@ def _run_resource(arguments: argparse.Namespace) -> None:
         settings["hosts"] = arguments.hosts or []
     if arguments.slots is not None:
         settings["slots"] = arguments.slots
+    settings |= given(arguments, ("portable",))
     _check_given(arguments, settings)
     make = server.create_resource_group if arguments.action == "create" else server.update_resource_group
     group = make(arguments.name, **settings)
@@ -193,7 +198,11 @@ def groups_table(groups: Sequence[InstanceGroup]) -> str:
 
 def resources_table(groups: Sequence[ResourceGroup]) -> str:
     """The resource groups."""
-    rows = [(group.name, group.slots or "as found", ", ".join(group.hosts) or "(all others)") for group in groups]
+    others = "(all others)"
+    rows = [
+        (group.name, (group.slots or "as found") + ", portable" * group.portable, ", ".join(group.hosts) or others)
+        for group in groups
+    ]
     return table(("RESOURCES", "SLOTS OF A HOST", "HOSTS"), rows)
 
 

@@ -176,7 +176,9 @@ class PlanClient(ServerSession):
         answer = self._connection.json("GET", RESOURCE_GROUPS)
         return msgspec.convert(answer["resource_groups"], list[ResourceGroup])
 
-    def create_resource_group(self, name: str, *, hosts: Sequence[str] = (), slots: str | int = "") -> ResourceGroup:
+    def create_resource_group(
+        self, name: str, *, hosts: Sequence[str] = (), slots: str | int = "", portable: bool = False
+    ) -> ResourceGroup:
         """Add a group of hosts and return it.
 
         Args:
@@ -184,18 +186,21 @@ class PlanClient(ServerSession):
             hosts: names of its hosts. Empty for every host that no other resource group names.
             slots: slots of each host: "ngpus" or "ncpus", either alone or times or divided by a whole number
                 ("ncpus/2"), or a number. "" for the host's own number.
+            portable: its jobs use only instructions that all processors have. They are slower, and may be on hosts
+                whose processors differ.
 
         Raises:
             Unprocessable: the name is taken, a host is in two groups, or the formula is none.
         """
-        group = ResourceGroup(name=name, hosts=tuple(hosts), slots=str(slots))
+        group = ResourceGroup(name=name, hosts=tuple(hosts), slots=str(slots), portable=portable)
         return msgspec.convert(self._connection.json("POST", RESOURCE_GROUPS, body=group), ResourceGroup)
 
     def update_resource_group(self, name: str, **changes: Any) -> ResourceGroup:
-        """Change `hosts` or `slots` of a group of hosts, and return it.
+        """Change `hosts`, `slots` or `portable` of a group of hosts, and return it.
 
         Raises:
             NotFound: there is none.
+            Conflict: jobs run that have started with, or without, the instructions of portable jobs.
             Unprocessable: a field that there is not, or that cannot have this value.
         """
         if isinstance(changes.get("slots"), int):

@@ -7,7 +7,7 @@ any other. Names follow WMLA: ownership, share ratio, borrowing, lending, reclai
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -27,6 +27,9 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,98}[A-Za-z0-9._-])?\Z")
 _FORMULA = re.compile(
     r"(?:(?P<of>ngpus|ncpus)(?:\s*(?P<sign>[*/])\s*(?P<by>[1-9][0-9]{0,5}))?|(?P<number>[0-9]{1,6}))\Z"
 )
+# What torch, oneDNN and MKL read when they are loaded. They then add in the order of the lowest instructions, in which
+# processors agree. Each of the three changes bits by itself (docs/decisions/066).
+PORTABLE = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
 SlotCount = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
 Quota = Annotated[int, Meta(extra_json_schema={"minimum": 1})]
 GroupName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
@@ -41,11 +44,14 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         hosts: names of its hosts, empty for every host that no other resource group names.
         slots: of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number.
             "" for what the host offers by itself (one slot a GPU, else one a CPU share).
+        portable: its jobs use only instructions that all processors have. They are slower, and may be on hosts whose
+            processors differ.
     """
 
     name: GroupName
     hosts: tuple[str, ...] = ()
     slots: str = ""
+    portable: bool = False
 
     def check(self) -> ResourceGroup:
         """Return self, or raise Unprocessable."""
@@ -213,6 +219,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             hint=f"Choose one of: {', '.join(group.name for group in self.leaves())}.",
             field="instance_group",
         )
+
+    def portable(self, group: InstanceGroup, env: Mapping[str, str]) -> bool:
+        """Return whether the jobs of an instance group are portable: their processes start with PORTABLE.
+
+        Unprocessable where the job's own `env` asks for other instructions.
+        """
+        found = any(each.portable for each in self.resource_groups if each.name == group.resource_group)
+        wrong = [name for name, value in PORTABLE.items() if env.get(name, value) != value]
+        if found and wrong:
+            raise Unprocessable(
+                f"The job's env sets {wrong[0]}, and its resource group {group.resource_group!r} is portable: "
+                "there the server chooses the instructions.",
+                hint="Leave it out, or submit the job to an instance group over other hosts.",
+                field="env",
+            )
+        return found
 
     def _check_hosts(self) -> None:
         """Check that every host is in one group: one group without hosts takes the rest."""

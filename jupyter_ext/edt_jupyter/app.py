@@ -102,6 +102,12 @@ class EdtApp(ExtensionApp):
         help="Addresses with port at which such machines reach this one, such as ['train.example.org:8790']. Default: "
         "that of `fleet_listen`, or this machine's name and addresses.",
     ).tag(config=True)
+    host_dataset_bytes = Int(
+        2 << 30,
+        min=0,
+        help="Most bytes of the server's copy of a data set that are sent to a host for a job. A job with a larger one "
+        "is refused there.",
+    ).tag(config=True)
     providers = Dict(
         value_trait=Dict(),
         key_trait=Unicode(),

@@ -30,6 +30,7 @@ class Settings:
         local_hosts: named hosts that this machine is divided into, with their slots. Empty for the machine itself.
         fleet_listen: address and port at which machines join as hosts, such as "0.0.0.0:8790". "" for none.
         fleet_addresses: addresses with port that such machines dial, "" for those of `fleet_listen`.
+        host_dataset_bytes: most bytes of a data set that are sent to hosts with files of their own.
         providers: engines that machines are asked of, with their settings, see `service.elastic_hosts`.
         threads_per_slot: threads a worker computes with, 0 for cores ÷ slots.
         admins: the users who may change the plan, as owners of jobs are named. None for every user.
@@ -62,6 +63,7 @@ class Settings:
     local_hosts: Mapping[str, int] = field(default_factory=dict)
     fleet_listen: str = ""
     fleet_addresses: Sequence[str] = ()
+    host_dataset_bytes: int = 2 << 30
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     threads_per_slot: int = 0
     admins: Set[str] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -54,8 +55,8 @@ class Machines:
         self.start(jobs, name, slots=slots)
         until(lambda: offered(jobs, name) == slots, f"the slots of {name}")
 
-    def start(self, jobs: Jobs, name: str, *, slots: int = 1) -> None:
-        """Start the agent of a machine. The first time it gets a token of the server."""
+    def start(self, jobs: Jobs, name: str, *, slots: int = 1, env: Mapping[str, str] | None = None) -> None:
+        """Start the agent of a machine, with these variables too. The first time it gets a token of the server."""
         folder = self.folder / name
         command = [sys.executable, "-P", "-m", "edt_server.agent", "join", "--folder", str(folder)]
         command += ["--slots", str(slots)]
@@ -66,7 +67,9 @@ class Machines:
         # No machine sees the folder of another one. Each has the code of the jobs' tests.
         others = [self.server.data_dir, *(path for path in self.folder.iterdir() if path.is_dir() and path != folder)]
         hidden = [path for path in others if path.exists() and path.name not in ("server", "gates")]
-        self.agents[name] = self.network.start(name, command, log=self.folder / f"{name}.log", hidden=hidden)
+        self.agents[name] = self.network.start(
+            name, command, log=self.folder / f"{name}.log", environ={**os.environ, **(env or {})}, hidden=hidden
+        )
 
     def leave(self, name: str) -> None:
         """End the agent of a machine, with all below it."""

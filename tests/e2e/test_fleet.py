@@ -99,6 +99,8 @@ def test_a_training_grows_over_four_machines_and_moves_when_its_first_one_leaves
     gates.open_until(lambda: home_of(jobs, job) == "two", "another supervisor on the other machine", ready=0)
     on(jobs, job, gates, {"two"}, workers=5)
     more_updates(jobs, job, gates)
+    assert "moved to host two" in str(job.story())
+    assert "unexpectedly" not in str(job.story())
     jobs.client.drain_host("one", undo=True)
     on(jobs, job, gates, {"one", "two"}, workers=6)
     gates.open_all()

@@ -134,6 +134,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         cores, gpus, offers: as in `slots.Host`.
         memory: bytes of the machine.
         kind: what its results depend on, "" where it has no torch (`edt_sdk.training.update.kind`).
+        portable_kind: the same for portable jobs, which use the lowest instructions.
         below: what runs there.
         jobs: jobs with files there, and the owner of each.
         sandbox: why the host cannot run jobs in a sandbox, in sentences, "" where it can. None from a version that
@@ -152,6 +153,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     below: tuple[Below, ...]
     jobs: tuple[tuple[str, str], ...] = ()
     sandbox: str | None = None
+    portable_kind: str = ""
 
 
 class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -292,12 +294,13 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A job comes to this host: its orders, and the files it needs, which the agent asks for.
 
     With `supervises` the agent then starts the supervisor, and answers SupervisorStarted. Otherwise it lets the
-    supervisor, on the host `launch.host`, have an outpost.
+    supervisor, on the host `launch.host`, have an outpost. `refused` is why the job cannot be on this host.
     """
 
     launch: Launch
     supervises: bool
     files: tuple[JobFile, ...]
+    refused: str = ""
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, tag=True):

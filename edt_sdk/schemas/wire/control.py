@@ -92,6 +92,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         spreads: whether workers may be on hosts with files of their own. Then rank 0, which writes the job's files,
             has to be on the supervisor's host.
         kind: of the host that the job began on, "" where that is not known.
+        portable: whether the job began as a portable one.
     """
 
     job_id: str
@@ -119,6 +120,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     interface: str = ""
     spreads: bool = False
     kind: str = ""
+    portable: bool = False
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):

@@ -158,6 +158,11 @@ class JobPaths:
         return self.job_dir / "tmp"
 
     @property
+    def dataset(self) -> Path:
+        """Return where a host with files of its own has the catalogue's copy of the job's data set."""
+        return self.job_dir / "dataset"
+
+    @property
     def streams_dir(self) -> Path:
         """Return the folder of the raw stdout and stderr of every process, such as `driver.stdout`."""
         return self.job_dir / "streams"

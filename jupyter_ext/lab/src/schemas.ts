@@ -592,6 +592,8 @@ export interface IResourceGroup {
   hosts?: string[];
   /** Of each host: "ngpus", "ncpus", one of them times or divided by a whole number ("ncpus/2"), or a number. "" for what the host offers by itself (one slot a GPU, else one a CPU share). */
   slots?: string;
+  /** Its jobs use only instructions that all processors have. They are slower, and may be on hosts whose processors differ. */
+  portable?: boolean;
 }
 
 /** How far the trials are that are compared with each other after the same epochs. */

@@ -63,7 +63,7 @@ class HostFiles:
                 await asyncio.to_thread(
                     job_trees.write_at, beside, tree.within(place), offset, data, entry.mode, fresh=offset == 0
                 )
-            await asyncio.to_thread(self._finish, entry, beside, place)
+            await asyncio.to_thread(self._finish, tree, entry, beside, place)
 
         async def fetched(entry: JobFile) -> None:
             try:
@@ -122,14 +122,15 @@ class HostFiles:
         os.replace(beside, place)
         return True
 
-    def _finish(self, entry: JobFile, beside: Path, place: Path) -> None:
+    def _finish(self, tree: JobTree, entry: JobFile, beside: Path, place: Path) -> None:
         with beside.open("rb") as file:
             digest = job_trees.content_digest(file)
         if digest != entry.digest:
             beside.unlink()
             # It was still being written on the server when it was announced.
             raise OSError(errno.EAGAIN, f"{entry.path} arrived with another content than it was announced with")
-        if entry.size <= _LARGEST_KEPT and not (self._cache / digest).exists():
+        kept = entry.size <= _LARGEST_KEPT or place.is_relative_to(tree.paths.dataset)
+        if kept and not (self._cache / digest).exists():
             fresh = self._cache / f".{digest}.{id(entry)}"
             shutil.copyfile(beside, fresh)
             os.replace(fresh, self._cache / digest)

@@ -32,7 +32,7 @@ from edt_server.agent.uplink import Uplink, memory
 from edt_server.messaging import Gatekeeper, listen, send_now, sender_of
 from edt_server.supervisor.processes.memory import forget_host
 from edt_server.system import bubblewrap
-from edt_server.system.host_kind import kind_here
+from edt_server.system.host_kind import kinds_here
 from edt_server.system.private_files import keep_private, make_private_dir
 from edt_server.system.processes import identify
 from edt_server.system.slots import find_gpus, usable_cores
@@ -59,7 +59,7 @@ class HostAgent:
         self._peers: set[str] = set()
         self._unwritten: dict[Path, bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._kind = ""
+        self._kinds = "", ""
         self._retired = False
         self._ends_at: float | None = None
         self._over = asyncio.Event()
@@ -72,7 +72,7 @@ class HostAgent:
         # A host is present or lost, never half: no state in memory may outlive it (decision 015).
         forget_host(self._orders.host, Path(self._orders.runtime_dir))
         if not self._orders.shared:
-            self._kind = await asyncio.to_thread(kind_here, sys.executable, self._data_dir / "control")
+            self._kinds = await asyncio.to_thread(kinds_here, sys.executable, self._data_dir / "control")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_end)
@@ -113,7 +113,8 @@ class HostAgent:
             gpus=find_gpus(),
             offers=self._orders.slots,
             memory=memory(),
-            kind=self._kind,
+            kind=self._kinds[0],
+            portable_kind=self._kinds[1],
             below=tuple(self._below.attempts()),
             jobs=self._jobs.kept(),
             sandbox=_without_sandbox(),
@@ -218,6 +219,7 @@ class HostAgent:
         # Fencing: the supervisor of an older attempt must not end the workers of a newer one.
         why = "" if here.attempt == order.attempt else f"attempt {here.attempt} of the job is under way here"
         # Supervisors on hosts with the server's files have its key.
+        why = why or here.refused
         if sender not in (_peer(here.home), _peer(MACHINE)):
             why = "the job's supervisor is on another host"
         if why:

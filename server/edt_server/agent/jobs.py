@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.control import Launch
@@ -42,7 +42,10 @@ _NO_ROOM = 1.0
 
 @dataclass(slots=True, eq=False)
 class JobHere:
-    """An attempt whose orders are here. `home` is its supervisor's host, and `ready` is set when its files are here."""
+    """An attempt whose orders are here. `home` is its supervisor's host, and `ready` is set when its files are here.
+
+    `refused` is why it has no outpost here.
+    """
 
     launch: Launch
     home: str
@@ -50,6 +53,7 @@ class JobHere:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     spool: Spool | None = None
     sending: asyncio.Task[None] | None = None
+    refused: str = ""
 
     @property
     def attempt(self) -> int:
@@ -110,6 +114,7 @@ class JobsHere:
     async def _prepared(self, order: wire.Prepare) -> bool:
         """Prepare an attempt once. Return False when it is to be tried again."""
         job, attempt = order.launch.job_id, order.launch.attempt
+        tree = JobTree(JobPaths(self._data_dir, order.launch.owner, job))
         before = self._here.get(job)
         if before is not None and before.attempt >= attempt:
             # The server has not heard the answer. What is still under way here goes on.
@@ -120,11 +125,11 @@ class JobsHere:
             await self.end_attempt(job, attempt - 1)
             if before is not None:
                 await before.stop_sending()
+            if order.refused:
+                raise Unprocessable(order.refused)
             launch = localized(order.launch, self._orders, self._interface())
-            here = JobHere(launch, order.launch.host, JobTree(JobPaths(self._data_dir, launch.owner, job)))
-            self._here[job] = here
-            self._ordered.set()
-            self._ordered = asyncio.Event()
+            here = JobHere(launch, order.launch.host, tree)
+            self._know(here)
             await self._begin(here, order)
             done = True
         except* (EdtError, OSError, ConversationLost) as wrong:
@@ -137,10 +142,24 @@ class JobsHere:
             left = self._here.get(job)
             if left is not None and left.attempt == attempt and not left.ready.is_set():
                 del self._here[job]
-            if order.supervises and self._preparing.get(job) is order:
+            connected = self._uplink.connected.is_set() and not any(isinstance(e, ConversationLost) for e in errors)
+            if self._preparing.get(job) is not order:
+                pass
+            elif not order.supervises and done and connected:
+                runtime = str(Path(self._orders.runtime_dir) / job)
+                here = JobHere(msgspec.structs.replace(order.launch, runtime_dir=runtime), order.launch.host, tree)
+                here.refused = why
+                here.ready.set()
+                self._know(here)
+            elif order.supervises:
                 failed = wire.SupervisorStarted(job=job, attempt=attempt, identity=None, why=why, errno=number)
                 self._uplink.send(failed)
         return done
+
+    def _know(self, here: JobHere) -> None:
+        self._here[here.launch.job_id] = here
+        self._ordered.set()
+        self._ordered = asyncio.Event()
 
     async def _begin(self, here: JobHere, order: wire.Prepare) -> None:
         paths = here.tree.paths
@@ -150,7 +169,10 @@ class JobsHere:
         async def files() -> None:
             if self._files is not None:
                 await self._files.have(here.tree, order.files, lambda path, offset: self._fetch(order, path, offset))
-                await self._send_files(here, order.files, supervises=order.supervises)
+                of_job = (
+                    each for each in order.files if not (self._data_dir / each.path).is_relative_to(paths.dataset)
+                )
+                await self._send_files(here, tuple(of_job), supervises=order.supervises)
 
         await asyncio.gather(files(), self._below.templates.of_job(here.launch))
         if order.supervises or self._files is not None:

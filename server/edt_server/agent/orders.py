@@ -14,12 +14,13 @@ import msgspec
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.wire.agent import AgentOrders
 from edt_sdk.schemas.wire.control import Launch
+from edt_sdk.schemas.wire.paths import JobPaths
 
 
 def localized(launch: Launch, here: AgentOrders, interface: str) -> Launch:
     """Return the orders of an attempt as they count on this host, whose workers listen at `interface`.
 
-    Unprocessable when the host has no Python for the job.
+    Unprocessable when the host has no Python for the job, or not its data set.
     """
     runtime = str(Path(here.runtime_dir) / launch.job_id)
     if here.shared:
@@ -30,6 +31,17 @@ def localized(launch: Launch, here: AgentOrders, interface: str) -> Launch:
         inside = path == root or path.startswith(f"{root}/")
         return here.data_dir + path.removeprefix(root) if inside else path
 
+    data_fs = here.data_fs or launch.data_fs
+    used = launch.spec.registered
+    data = os.path.join(data_fs, launch.spec.data_path)
+    if used is not None and used.dataset and not used.copied and not os.path.exists(data):
+        raise Unprocessable(
+            f"The data set {launch.spec.dataset} is not on the host {here.host}: there is no {data}.",
+            hint="Put it there, or tell the host where its data sets are: edt host join --data DIR.",
+            job=launch.job_id,
+            field="dataset",
+        )
+    dataset = str(JobPaths(Path(here.data_dir), launch.owner, launch.job_id).dataset) if launch.dataset_dir else ""
     spec = msgspec.structs.replace(launch.spec, args=tuple(map(moved, launch.spec.args)))
     isolation = msgspec.structs.replace(launch.isolation, readable=tuple(map(moved, launch.isolation.readable)))
     control = Path(here.data_dir) / "control"
@@ -41,9 +53,9 @@ def localized(launch: Launch, here: AgentOrders, interface: str) -> Launch:
         control_file=str(control / "server.json"),
         hosts_dir=str(control / "hosts"),
         interpreter=_python(launch),
-        data_fs=here.data_fs or launch.data_fs,
+        data_fs=data_fs,
         warm_start=moved(launch.warm_start),
-        dataset_dir=moved(launch.dataset_dir),
+        dataset_dir=dataset,
         isolation=isolation,
         interface=interface,
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.plan import PORTABLE
 from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.places import copy_of
@@ -33,21 +34,24 @@ _started: dict[ProcessIdentity, subprocess.Popen[bytes] | TemplateChild] = {}
 
 
 def orders_of(
-    row: JobRow, settings: Settings, control_file: Path, secret: str, host: str, fleet: Fleet | None
+    row: JobRow, settings: Settings, control_file: Path, secret: str, host: str, fleet: Fleet | None, *, portable: bool
 ) -> Launch:
     """Make the orders of the supervisor of an attempt from the row that was committed for it. Blocks.
 
     Unprocessable when the owner has no account for it.
 
     `secret` is its half of the row's public key, and `host` the host of the fleet it runs on, "" for this machine.
+    A `portable` job starts with the variables for that.
     """
     paths = JobPaths(settings.data_dir, row.owner, row.id)
+    before = read_struct(paths.launch_file, Launch)
+    env = row.spec.env | PORTABLE if portable else row.spec.env
     warm_start = job_files.warm_start(paths, row.spec)
     return Launch(
         job_id=row.id,
         owner=row.owner,
         attempt=row.attempt,
-        spec=msgspec.structs.replace(row.spec, args=console_arguments(row.spec, paths, warm_start)),
+        spec=msgspec.structs.replace(row.spec, args=console_arguments(row.spec, paths, warm_start), env=env),
         data_dir=str(settings.data_dir),
         runtime_dir=str(settings.runtime_dir / row.id),
         control_file=str(control_file),
@@ -66,14 +70,9 @@ def orders_of(
         isolation=settings.isolation_of(row.owner),
         interface=settings.worker_interface,
         spreads=fleet is not None and fleet.spreads,
-        kind="" if fleet is None else begun_on(paths) or fleet.kind_of(host),
+        kind="" if fleet is None else (before and before.kind) or fleet.kind_of(host, portable=portable),
+        portable=portable if before is None else before.portable,
     )
-
-
-def begun_on(paths: JobPaths) -> str:
-    """Return the kind of the host that the job began on, "" where that is not known. Blocks."""
-    before = read_struct(paths.launch_file, Launch)
-    return "" if before is None else before.kind
 
 
 def launch(

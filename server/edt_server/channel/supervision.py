@@ -11,12 +11,14 @@ import errno
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
+from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire import control as wire
 from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.paths import JobPaths
@@ -196,27 +198,32 @@ class Supervision:
             self._starting.discard(job)
             return  # this server stops, and the next one starts the supervisor
 
-        def begin(change: Change) -> JobRow | None:
+        def begin(change: Change) -> tuple[JobRow, Plan, InstanceGroup] | None:
             row = change.tx.job(job)
             if row is None or row.state not in _STARTING:
                 return None  # it was stopped in the meantime, and perhaps deleted
             # Committed before the process exists: if this server dies in between, the new number keeps every process of
             # the old attempt out (fencing).
-            return change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
+            row = change.tx.update_job(job, attempt=row.attempt + 1, public_key=public, supervisor=None)
+            return row, change.core.plan, change.core.group_of(job)
 
         try:
-            row = await self._change_until_committed(begin)
+            begun = await self._change_until_committed(begin)
         finally:
             self._starting.discard(job)
-        if row is None:
+        if begun is None:
             self._failing.pop(job, None)
             return
+        row, plan, group = begun
         self._control.admit(job, public)
         control_file = self._control.control_file
         try:
+            portable = plan.portable(group, row.spec.env)
+            make = partial(orders_of, row, self._settings, control_file, secret, host, self._fleet, portable=portable)
             # In a thread, because the owner's account may be looked up over the network.
-            orders = await asyncio.to_thread(orders_of, row, self._settings, control_file, secret, host, self._fleet)
-            if self._fleet is not None and self._fleet.kind_of(orders.host) not in ("", orders.kind):
+            orders = await asyncio.to_thread(make)
+            kind = "" if self._fleet is None else self._fleet.kind_of(orders.host, portable=portable)
+            if portable != orders.portable or kind not in ("", orders.kind):
                 await self._mark_inexact(row, orders)
             identity = await self._start(orders)
         except HostLost as lost:
@@ -240,7 +247,7 @@ class Supervision:
     async def _mark_inexact(self, row: JobRow, orders: wire.Launch) -> None:
         """Record that a training goes on where other bits are computed than where it began."""
         place = orders.host or "this machine"
-        why = f"It goes on on {place}, whose processor or torch rounds otherwise than where it began."
+        why = f"It goes on on {place}, whose processor, torch or resource group rounds otherwise than where it began."
         before = self._progress.get(row.id) or row.progress or JobProgress()
         progress = msgspec.structs.replace(before, inexact=before.inexact or why)
         self._progress[row.id] = progress

@@ -48,11 +48,12 @@ class JobTree:
         return self.paths.job_dir, self.paths.result_dir
 
     def files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield the path and status of each regular file that may travel. Links are not followed. Blocks."""
+        """Yield the path and status of each regular file that may travel back. Links are not followed. Blocks."""
         for root in self.roots:
             for folder, folders, names in os.walk(root):
-                if Path(folder) == self.paths.job_dir and "tmp" in folders:
-                    folders.remove("tmp")
+                if Path(folder) == self.paths.job_dir:
+                    own = {self.paths.temporary.name, self.paths.dataset.name}
+                    folders[:] = [name for name in folders if name not in own]
                 for name in names:
                     if _LOCAL.match(name):
                         continue
@@ -61,7 +62,7 @@ class JobTree:
                         found = os.lstat(path)
                     except OSError:
                         continue  # removed in the meantime
-                    if stat.S_ISREG(found.st_mode) and _is_text(path):
+                    if stat.S_ISREG(found.st_mode) and is_text(path):
                         yield os.path.relpath(path, self.paths.data_dir), found
 
     def checked(self, path: str) -> Path:
@@ -182,7 +183,7 @@ def write_at(
         os.close(descriptor)
 
 
-def _is_text(path: str) -> bool:
+def is_text(path: str) -> bool:
     """Return whether a path can be part of a message. Names of files are bytes."""
     try:
         path.encode()

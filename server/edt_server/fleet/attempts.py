@@ -16,14 +16,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from edt_sdk.schemas.errors import EdtError
+from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import open_regular
-from edt_server.files.job_trees import Digests, JobTree
+from edt_server.files.job_trees import Digests, JobTree, is_text
 from edt_server.fleet import intake
 from edt_server.fleet.connection import Collecting, HostConnection, HostLost
 from edt_server.system.private_files import write_private
@@ -62,17 +62,22 @@ class _Placed:
 
 
 class PlacedAttempts:
-    """The newest attempt of each job that has one, on these `hosts`. Messages go out by `send`."""
+    """The newest attempt of each job that has one, on these `hosts`. Messages go out by `send`.
+
+    Data sets of at most `dataset_bytes` are sent to hosts.
+    """
 
     def __init__(
         self,
         hosts: Mapping[str, HostConnection],
         send: _Send,
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
+        dataset_bytes: int,
     ) -> None:
         self._hosts = hosts
         self._send = send
         self._spawn = spawn
+        self._dataset_bytes = dataset_bytes
         self._placed: dict[str, _Placed] = {}
         self._secrets: dict[str, Launch] = {}  # orders of supervisors that are being started, with their keys
         self._complete: set[tuple[str, int]] = set()
@@ -258,27 +263,60 @@ class PlacedAttempts:
         # Only the supervisor gets its key.
         orders = self._secrets.get(placed.orders.job_id, placed.orders) if supervises else placed.orders
         files: tuple[wire.JobFile, ...] = ()
+        refused = ""
         if not host.record.shared:
             host.holds.add(orders.job_id)
-            files = await asyncio.to_thread(self._needed, placed, supervises)
+            try:
+                files = await asyncio.to_thread(self._needed, placed, supervises)
+            except Unprocessable as wrong:
+                refused = str(wrong)
             host.offered[orders.job_id] = frozenset(each.path for each in files)
         if self._placed.get(orders.job_id) is placed:
-            self._send(host, wire.Prepare(launch=orders, supervises=supervises, files=files))
+            self._send(host, wire.Prepare(launch=orders, supervises=supervises, files=files, refused=refused))
 
     def _needed(self, placed: _Placed, supervises: bool) -> tuple[wire.JobFile, ...]:
         """Return the files of a job that a host needs, and the others that its supervisor's host may know of."""
+        dataset = self._dataset(placed)
         tree, orders, root = placed.tree, placed.orders, placed.tree.paths.data_dir
         found = [path for path, _ in tree.files()]
         if supervises:
             with contextlib.suppress(FileNotFoundError):
                 requested = tree.paths.resume_from.read_text(encoding="utf-8").partition("\n")[0]
                 needed = tree.needed(requested.removesuffix(".ckpt"))
-                return self._entries(tree, found, needed)
-            return self._entries(tree, found, tree.needed())
+                return self._entries(tree, found, needed) + dataset
+            return self._entries(tree, found, tree.needed()) + dataset
         # Members have the driver's objects in one file, which the supervisor sends, and run in the folder of the code.
         code = tree.paths.submitted
         wanted = [path for path in found if (root / path).is_relative_to(code) or str(root / path) == orders.warm_start]
-        return self._entries(tree, wanted, frozenset(wanted))
+        return self._entries(tree, wanted, frozenset(wanted)) + dataset
+
+    def _dataset(self, placed: _Placed) -> tuple[wire.JobFile, ...]:
+        """Return the files of the catalogue's copy of the job's data set, as they are called on a host.
+
+        Unprocessable when it is too large to be sent.
+        """
+        if not placed.orders.dataset_dir:
+            return ()
+        root, paths = Path(placed.orders.dataset_dir), placed.tree.paths
+        found = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+        size = sum(path.stat().st_size for path in found)
+        if size > self._dataset_bytes:
+            raise Unprocessable(
+                f"The server's copy of the data set {placed.orders.spec.dataset} has {size:,} bytes, and at most "
+                f"{self._dataset_bytes:,} are sent to a host.",
+                hint="Put it into the data folder of the server and of each host (edt host join --data DIR), and "
+                "register it there without a copy. Or the administrator raises c.EdtApp.host_dataset_bytes.",
+            )
+        there = paths.dataset.relative_to(paths.data_dir)
+        made = [self._digests.entry(root, str(path.relative_to(root)), root) for path in found if is_text(str(path))]
+        entries = tuple(msgspec.structs.replace(each, path=f"{there}/{each.path}") for each in made if each is not None)
+        if len(entries) < len(found):
+            raise Unprocessable(
+                f"A file of the data set {placed.orders.spec.dataset} cannot be sent: it cannot be read, or its name "
+                "is not in UTF-8.",
+                hint="Register the data set again.",
+            )
+        return entries
 
     def _entries(self, tree: JobTree, found: list[str], needed: frozenset[str]) -> tuple[wire.JobFile, ...]:
         root = tree.paths.data_dir
@@ -292,7 +330,7 @@ class PlacedAttempts:
             self._send(host, wire.Chunk(job=want.job, path=want.path, offset=want.offset, lost="It was not offered."))
             return
         try:
-            data = await asyncio.to_thread(_read, placed.tree, want)
+            data = await asyncio.to_thread(_read, placed, want)
         except (EdtError, OSError) as wrong:
             self._send(host, wire.Chunk(job=want.job, path=want.path, offset=want.offset, lost=str(wrong)))
         else:
@@ -361,8 +399,12 @@ def _collect(placed: _Placed, *, end: bool) -> wire.Collect:
     return wire.Collect(job=orders.job_id, owner=orders.owner, attempt=orders.attempt, end=end)
 
 
-def _read(tree: JobTree, want: wire.Want) -> bytes:
-    place = tree.checked(want.path)
-    with open_regular(place, within=tree.within(place)) as file:
+def _read(placed: _Placed, want: wire.Want) -> bytes:
+    place, of_host = placed.tree.checked(want.path), placed.tree.paths.dataset
+    within = placed.tree.within(place)
+    if place.is_relative_to(of_host):
+        within = Path(placed.orders.dataset_dir)
+        place = within / place.relative_to(of_host)
+    with open_regular(place, within=within) as file:
         file.seek(want.offset)
         return file.read(wire.PART)

@@ -34,7 +34,7 @@ from edt_server.fleet.connection import BEAT, SILENT, AgentChannel, HostConnecti
 from edt_server.fleet.local_agents import LocalAgents
 from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry
 from edt_server.settings import Settings
-from edt_server.system.host_kind import kind_here
+from edt_server.system.host_kind import kinds_here
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify, visible
 from edt_server.system.slots import Host, find_host
@@ -69,7 +69,7 @@ class Fleet:
         self._own: set[str] = set()
         self._kind_asked = False
         self._local = LocalAgents(settings, self.addresses_dir)
-        self.attempts = PlacedAttempts(self._hosts, self._send, self._spawn)
+        self.attempts = PlacedAttempts(self._hosts, self._send, self._spawn, settings.host_dataset_bytes)
         """Where the attempts of jobs are, and their files."""
         self.stopped = False
 
@@ -245,11 +245,10 @@ class Fleet:
             await woken.wait()
         return None
 
-    def kind_of(self, host: str) -> str:
-        """Return the kind of a host, or of MACHINE, "" where it is not known."""
-        if host == MACHINE:
-            return "" if self._machine is None else self._machine.kind
-        return self._hosts[host].record.kind if host in self._hosts else ""
+    def kind_of(self, host: str, *, portable: bool) -> str:
+        """Return the kind of a host, or of MACHINE, for portable jobs or for others. "" where it is not known."""
+        known = self._machine if host == MACHINE else self._hosts[host].record if host in self._hosts else None
+        return "" if known is None else known.portable_kind if portable else known.kind
 
     @property
     def spreads(self) -> bool:
@@ -355,8 +354,9 @@ class Fleet:
             host.since = time.time()
         resources: dict[str, Any] = {}
         if not host.record.shared:
-            resources = {"cores": hello.cores, "gpus": hello.gpus, "offers": hello.offers}
-        self._keep(host, up=True, kind=hello.kind, lacks=(hello.sandbox or "") if sandboxed else "", **resources)
+            fields = ("cores", "gpus", "offers", "kind", "portable_kind")
+            resources = {name: getattr(hello, name) for name in fields}
+        self._keep(host, up=True, lacks=(hello.sandbox or "") if sandboxed else "", **resources)
         outdated = self.attempts.outdated(host.name, hello.below)
         self._answer(peer, wire.HostWelcome(outdated=outdated, beat=BEAT))
         self.attempts.greeted(host, hello)
@@ -465,10 +465,10 @@ class Fleet:
 
     async def _find_kind(self) -> None:
         """Find the kind of this machine, on which that of all others in its resource group depends."""
-        kind = await asyncio.to_thread(kind_here, self._settings.interpreter, self._settings.control_dir)
+        found = await asyncio.to_thread(kinds_here, self._settings.interpreter, self._settings.control_dir)
         self._kind_asked = False
         if self._machine is not None:
-            self._machine = replace(self._machine, kind=kind)
+            self._machine = replace(self._machine, kind=found[0], portable_kind=found[1])
         await self._report_changes()
 
     # --- small ones ---------------------------------------------------------------------------------------------------

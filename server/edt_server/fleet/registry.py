@@ -32,7 +32,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
         up: whether its slots were offered last. A server that starts goes on from there.
         draining: whether it gives up its slots.
         cores, gpus, offers: as in `slots.Host`.
-        kind: as in `agent.HostHello`.
+        kind, portable_kind: as in `agent.HostHello`.
         lacks: why it can run no job of this server, in sentences, "" where it can.
     """
 
@@ -48,12 +48,13 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
     offers: int = 0
     kind: str = ""
+    portable_kind: str = ""
     lacks: str = ""
 
     @property
     def resources(self) -> Host:
         """The host as the slots are planned from."""
-        return Host(self.name, self.gpus, self.cores, self.offers, self.kind)
+        return Host(self.name, self.gpus, self.cores, self.offers, self.kind, self.portable_kind)
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):

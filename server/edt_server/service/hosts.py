@@ -23,7 +23,7 @@ from edt_server.service import access
 from edt_server.service.elastic_hosts import ElasticHosts
 from edt_server.service.sharing import Sharing
 from edt_server.settings import Settings
-from edt_server.system.slots import Host
+from edt_server.system.slots import Host, unlike
 
 MACHINE = "machine"  # the provider of the server's own machine
 _CHANGE = "change the hosts"
@@ -172,6 +172,7 @@ class HostService:
         """Return the hosts with their slots and jobs. In the writer thread, because it reads the core."""
         core = self._writer.ledger.core
         there = {slot.id: slot.host for slot in core.slots}
+        others = unlike(core.plan, self._sharing.hosts)
         self._places = {slot: host for slot, host in self._places.items() if core.holder(slot) is not None} | there
         offered, holders = Counter(there.values()), dict[str, list[str]]()
         for slot, host in self._places.items():
@@ -180,6 +181,7 @@ class HostService:
         return [
             msgspec.structs.replace(
                 view,
+                why=view.why or others.get(view.name, ""),
                 slots=offered[view.name],
                 used=len(jobs := holders.get(view.name, [])),
                 # The ids of other users' jobs are of no use to this user, and their number is in `used`.

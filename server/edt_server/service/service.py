@@ -262,6 +262,7 @@ class Service:
         # What a submission refuses, its preview refuses too.
         await self._interpreters.choose(spec)
         group = self.sharing.plan.group(spec.instance_group)
+        self.sharing.plan.portable(group, spec.env)
         if not self._is_admin(user):
             group.check_priority(spec.priority)
         now = await self.looked()
@@ -394,6 +395,7 @@ class Service:
         group = self.sharing.plan.group(spec.instance_group)
         if not self._is_admin(user):
             group.check_priority(spec.priority)
+        self.sharing.plan.portable(group, spec.env)  # or refuse what it cannot have
         spec = msgspec.structs.replace(spec, instance_group=group.name, search=search)
         # Before any file is unpacked: an impossible job should cost nothing.
         await self._writer.read(self._ledger.core.fits, spec.instance_group, spec.min_workers, spec.slots_per_unit)

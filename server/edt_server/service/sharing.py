@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from edt_sdk.schemas import events as kinds
-from edt_sdk.schemas.errors import ChangedMeanwhile, NotFound, Unprocessable
+from edt_sdk.schemas.errors import ChangedMeanwhile, Conflict, NotFound, Unprocessable
 from edt_sdk.schemas.job import convert_change
 from edt_sdk.schemas.plan import InstanceGroup, Named, Plan, ResourceGroup
 from edt_server.core.events import PlanChanged, SlotsChanged
@@ -144,6 +144,7 @@ class Sharing:
             before = change.core.plan
             after = edit(before).check()
             if after != before:
+                _check_portable(change, before, after)
                 seq = change.apply(PlanChanged(after), before=msgspec.to_builtins(before), by=user)
                 self._fit(change, cause=seq)
             return after
@@ -190,6 +191,24 @@ def _all(plan: Plan, kind: type[Named]) -> tuple[Named, ...]:
 def _with(plan: Plan, kind: type[Any], groups: Sequence[Any]) -> Plan:
     """Return the plan with these groups of that kind, not checked."""
     return msgspec.structs.replace(plan, **{_FIELDS[kind]: tuple(groups)})
+
+
+def _check_portable(change: Change, before: Plan, after: Plan) -> None:
+    """Raise Conflict where processes of jobs run that have started with, or without, the variables of portable jobs."""
+    groups = [{group.name: plan.portable(group, {}) for group in plan.leaves()} for plan in (before, after)]
+    jobs = [
+        job
+        for job in change.core.jobs
+        if (name := change.core.group_of(job).name) in groups[1]
+        and groups[0][name] != groups[1][name]
+        and change.row(job).supervised
+    ]
+    if jobs:
+        raise Conflict(
+            f"Whether a resource group is portable counts for jobs when they start, and these run: {', '.join(jobs)}.",
+            hint="Stop them, make the change, and resume them. They are marked as not exact then.",
+            field="portable",
+        )
 
 
 def _check_unused(plan: Plan, kind: type[Named], name: str) -> None:

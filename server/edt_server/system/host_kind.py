@@ -10,8 +10,11 @@ import hashlib
 import logging
 import os
 import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from edt_sdk.schemas.plan import PORTABLE
 from edt_server.system.private_files import make_private_dir, write_private
 
 log = logging.getLogger(__name__)
@@ -22,16 +25,26 @@ _PATIENCE = 120.0
 _CHOOSING = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
 
 
-def kind_here(python: str, folder: Path) -> str:
-    """Return the kind of this machine for this Python, "" where it has no torch. `folder` keeps the answer. Blocks."""
-    kept = folder / f"kind-{_stamp(python)}"
+def kinds_here(python: str, folder: Path) -> tuple[str, str]:
+    """Return the kind of this machine for this Python, and the one for portable jobs. Both "" where it has no torch.
+
+    `folder` keeps the answers. Blocks.
+    """
+    own = dict(os.environ)
+    with ThreadPoolExecutor() as pool:
+        kind, portable = pool.map(lambda environ: _kind(python, folder, environ), (own, own | PORTABLE))
+    return kind, portable
+
+
+def _kind(python: str, folder: Path, environ: Mapping[str, str]) -> str:
+    kept = folder / f"kind-{_stamp(python, environ)}"
     try:
         return kept.read_text(encoding="ascii")
     except OSError:
         pass
     try:
         answer = subprocess.run(
-            [python, "-P", "-m", _PROGRAM], capture_output=True, text=True, timeout=_PATIENCE, check=True
+            [python, "-P", "-m", _PROGRAM], capture_output=True, text=True, timeout=_PATIENCE, check=True, env=environ
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError) as wrong:
         said = getattr(wrong, "stderr", "") or str(wrong)
@@ -45,7 +58,7 @@ def kind_here(python: str, folder: Path) -> str:
     return answer
 
 
-def _stamp(python: str) -> str:
+def _stamp(python: str, environ: Mapping[str, str]) -> str:
     """Return a hash of what the answer depends on, as far as it can be seen without torch."""
     said = hashlib.sha256(os.path.realpath(python).encode())
     try:
@@ -56,5 +69,5 @@ def _stamp(python: str) -> str:
     said.update("\n".join(line for line in lines[:40] if line.startswith(("model name", "flags", "Features"))).encode())
     for site in sorted(Path(python).parent.parent.glob("lib*/python*/site-packages/torch-*.dist-info")):
         said.update(site.name.encode())
-    said.update(repr([os.environ.get(name) for name in _CHOOSING]).encode())
+    said.update(repr([environ.get(name) for name in _CHOOSING]).encode())
     return said.hexdigest()[:16]

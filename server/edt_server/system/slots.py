@@ -35,7 +35,7 @@ class Host:
     """The resources of a host: GPUs as `nvidia-smi` numbers them, CPU cores that may be kept busy.
 
     `offers` is the slots without a formula of the plan. 0 means a slot per GPU, or per core without GPUs. `kind` is
-    what the bits of a training depend on, "" where that is not known.
+    what the bits of a training depend on, "" where that is not known, and `portable_kind` those of a portable job.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Host:
     cores: int = 1
     offers: int = 0
     kind: str = ""
+    portable_kind: str = ""
 
 
 def find_host(count: int = 0) -> Host:
@@ -66,8 +67,8 @@ def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -
 
     A host belongs to the resource group that names it, else to the group that names no host. Without either it offers
     no slots. A group's formula gives the number of slots of each of its hosts, on its GPUs in turn, unless it counts
-    cores. Several slots may then share a GPU. Without a formula a host offers its own number. All hosts of a group are
-    of the kind of its first one, or offer none: a training that spans two kinds would not have the bits of one worker.
+    cores. Several slots may then share a GPU. Without a formula a host offers its own number. Those that are
+    `unlike` offer none.
 
     Slots that stay on the same host and device as `before` keep their ids, and new slots get unused ids.
     """
@@ -76,14 +77,11 @@ def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -
         kept.setdefault(slot.host, []).append(slot)
     taken = {slot.id for slot in before}
     fresh = (number for number in numbers() if number not in taken)
-    named = {host: group for group in plan.resource_groups for host in group.hosts}
-    rest = next((group for group in plan.resource_groups if not group.hosts), None)
     offers: dict[tuple[object, ...], list[str]] = {}  # most of a thousand hosts are alike
-    kinds: dict[str, str] = {}
+    others = unlike(plan, hosts)
     slots: list[Slot] = []
-    for host in hosts:
-        group = named.get(host.name, rest)
-        if group is not None and host.kind and kinds.setdefault(group.name, host.kind) != host.kind:
+    for host, group in _grouped(plan, hosts):
+        if host.name in others:
             group = None
         alike = (group and group.name, host.gpus, host.cores, host.offers)
         devices = offers.get(alike)
@@ -96,6 +94,37 @@ def plan_slots(plan: Plan, hosts: Sequence[Host], before: Sequence[Slot] = ()) -
         slots += _fitted(host.name, devices, old, fresh)
     slots.sort(key=_ID)
     return tuple(slots)
+
+
+def unlike(plan: Plan, hosts: Sequence[Host]) -> dict[str, str]:
+    """Return the hosts that round otherwise than the first host of their resource group, and why they offer no slots.
+
+    A training that spans two kinds would not have the bits of one worker.
+    """
+    first: dict[str, tuple[str, str]] = {}
+    found: dict[str, str] = {}
+    for host, group in _grouped(plan, hosts):
+        if group is None or not host.kind:
+            continue
+        # An agent of an older version knows one kind only, which is that of no portable job.
+        kind = host.portable_kind or host.kind if group.portable else host.kind
+        name, other = first.setdefault(group.name, (host.name, kind))
+        if kind != other:
+            command = f"edt resource update {group.name} --portable"
+            otherwise = "" if group.portable else f", or make this one portable: {command}"
+            found[host.name] = (
+                f"Its processor or torch rounds otherwise than that of {name}, the first host of the resource group "
+                f"{group.name}, so it offers no slots. Put it into a resource group of its own{otherwise}."
+            )
+    return found
+
+
+def _grouped(plan: Plan, hosts: Iterable[Host]) -> Iterator[tuple[Host, ResourceGroup | None]]:
+    """Yield each host with its resource group."""
+    named = {host: group for group in plan.resource_groups for host in group.hosts}
+    rest = next((group for group in plan.resource_groups if not group.hosts), None)
+    for host in hosts:
+        yield host, named.get(host.name, rest)
 
 
 def _fitted(host: str, devices: Iterable[str], old: Iterable[Slot], fresh: Iterator[int]) -> Iterator[Slot]:

@@ -29,16 +29,21 @@ def plan(call):
 
 async def test_a_new_store_begins_with_the_default(plan, call):
     assert await plan() == {
-        "resource_groups": [{"name": "default", "hosts": [], "slots": ""}],
+        "resource_groups": [{"name": "default", "hosts": [], "slots": "", "portable": False}],
         "instance_groups": [GROUP],
     }
     assert (await call("GET", "instance-groups")).json == {"instance_groups": [GROUP]}
-    assert (await call("GET", "resource-groups/default")).json == {"name": "default", "hosts": [], "slots": ""}
+    assert (await call("GET", "resource-groups/default")).json == {
+        "name": "default",
+        "hosts": [],
+        "slots": "",
+        "portable": False,
+    }
 
 
 async def test_replaced_as_a_whole(plan, call):
     wanted = {
-        "resource_groups": [{"name": "cpu", "hosts": [], "slots": "4"}],
+        "resource_groups": [{"name": "cpu", "hosts": [], "slots": "4", "portable": True}],
         "instance_groups": [
             {**GROUP, "name": "lab", "resource_group": "cpu"},
             {**GROUP, "name": "day", "resource_group": "cpu", "parent": "lab", "own": 2, "lend": 1},
@@ -85,8 +90,9 @@ async def test_one_group_at_a_time(plan, call):
     assert [group["name"] for group in (await plan())["instance_groups"]] == ["default", "night shift"]
     assert (await call("DELETE", "instance-groups/night shift")).status == 204
     assert (await plan())["instance_groups"] == [GROUP]
-    made = await call("POST", "resource-groups", body={"name": "gpus", "hosts": ["far-away"], "slots": "ngpus"})
-    assert (made.status, made.json) == (201, {"name": "gpus", "hosts": ["far-away"], "slots": "ngpus"})
+    gpus = {"name": "gpus", "hosts": ["far-away"], "slots": "ngpus", "portable": True}
+    made = await call("POST", "resource-groups", body=gpus)
+    assert (made.status, made.json) == (201, gpus)
     assert (await call("PATCH", "resource-groups/gpus", body={"slots": "2"})).json["slots"] == "2"
     assert [group["name"] for group in (await call("GET", "resource-groups")).json["resource_groups"]][1] == "gpus"
     assert (await call("DELETE", "resource-groups/gpus")).status == 204

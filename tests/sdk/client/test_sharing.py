@@ -85,7 +85,7 @@ class TestInPython:
     def test_resource_groups(self, client, echo, peer):
         assert client.resource_groups() == [ResourceGroup(name="default")]
         assert client.create_resource_group("big", hosts=["a"], slots=4).slots == "4"
-        assert echo() == {"name": "big", "hosts": ["a"], "slots": "4"}
+        assert echo() == {"name": "big", "hosts": ["a"], "slots": "4", "portable": False}
         assert client.update_resource_group("default", slots=2).slots == "2"
         client.delete_resource_group("default")
         assert peer.paths()[-1] == "DELETE resource-groups/default"
@@ -159,8 +159,8 @@ class TestAtAShell:
 
     def test_resources(self, edt, echo):
         assert edt("resources").stdout.splitlines()[1].split() == ["default", "as", "found", "(all", "others)"]
-        done = edt("resource", "create", "big", "--host", "a", "--host", "b", "--slots", "ncpus/2")
-        assert (done.returncode, done.stdout.splitlines()[1].split()) == (0, ["big", "ncpus/2", "a,", "b"])
+        done = edt("resource", "create", "big", "--host", "a", "--host", "b", "--slots", "ncpus/2", "--portable")
+        assert (done.returncode, done.stdout.splitlines()[1].split()) == (0, ["big", "ncpus/2,", "portable", "a,", "b"])
         edt("resource", "update", "default", "--rest", "--slots", 4)
         assert echo() == {"hosts": [], "slots": "4"}
         assert edt("resource", "delete", "default").stdout == "default\n"

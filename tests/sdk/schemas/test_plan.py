@@ -181,3 +181,16 @@ def test_json_that_is_no_plan(body, field):
 def test_no_json():
     with pytest.raises(InvalidRequest, match="not JSON"):
         parse_plan(b"{")
+
+
+def test_a_job_asks_for_no_other_instructions_than_its_portable_group():
+    plan = Plan(
+        resource_groups=(ResourceGroup(name="default"), ResourceGroup(name="mixed", hosts=("a",), portable=True)),
+        instance_groups=(InstanceGroup(name="default"), InstanceGroup(name="any", resource_group="mixed")),
+    ).check()
+    exact, mixed = plan.instance_groups
+    assert not plan.portable(exact, {"MKL_CBWR": "AVX2"})
+    assert plan.portable(mixed, {"MKL_CBWR": "COMPATIBLE", "A": "b"})
+    with pytest.raises(Unprocessable, match=r"env sets MKL_CBWR.*'mixed' is portable") as refused:
+        plan.portable(mixed, {"MKL_CBWR": "AVX2"})
+    assert refused.value.ids["field"] == "env"

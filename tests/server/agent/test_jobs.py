@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 
 import msgspec
 import pytest
 
+from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire import agent as wire
 from edt_server.agent.below import ProcessesBelow
 from edt_server.agent.jobs import JobsHere
+from edt_server.fleet.attempts import PlacedAttempts
+from edt_server.fleet.connection import HostConnection
+from edt_server.fleet.registry import HostRecord
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.asyncio
@@ -93,3 +98,69 @@ async def test_a_second_order_for_an_attempt_is_carried_out_when_the_first_fails
     assert (tmp_path / "host" / order.files[0].path).read_bytes() == DATA
     assert here.ready.is_set()
     await jobs.forget(order.launch.job_id, "ann")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"refused": "The data set is too large."}, "too large"),
+        (
+            {"dataset": Registered(model="", dataset="ds-1")},
+            "The data set digits is not on the host a: there is no /no",
+        ),
+    ],
+)
+async def test_an_order_that_cannot_be_carried_out_is_refused_with_a_sentence(host, changes, says):
+    jobs, order = host
+    spec, data = order.launch.spec, changes.pop("dataset", None)
+    spec = msgspec.structs.replace(spec, dataset="digits", data_path="digits", registered=data)
+    launch = msgspec.structs.replace(order.launch, spec=spec, data_fs="/no")
+    order = msgspec.structs.replace(order, launch=launch, **changes)
+    await jobs.prepare(order)
+    assert says in (await jobs.of(launch.job_id, 1)).refused, "for a supervisor that wants an outpost here"
+    await jobs.prepare(
+        msgspec.structs.replace(order, supervises=True, launch=msgspec.structs.replace(launch, attempt=2))
+    )
+    (failed,) = [each for each in jobs._uplink.sent if isinstance(each, wire.SupervisorStarted)]
+    assert (failed.identity, says in failed.why) == (None, True)
+    await jobs.forget(launch.job_id, "ann")
+
+
+async def test_the_servers_copy_of_a_data_set_is_sent_up_to_a_size(tmp_path, orders):
+    kept = tmp_path / "data" / "catalogue" / "ann" / "ds-1" / "data"
+    (kept / "a").mkdir(parents=True)
+    (kept / "a" / "train.bin").write_bytes(DATA)
+    (kept / "test.bin").write_bytes(b"test")
+    spec = msgspec.structs.replace(orders.spec, dataset="digits")
+    given = msgspec.structs.replace(orders, spec=spec, dataset_dir=str(kept), host="b")
+    tasks, sent = [], []
+    hosts = {name: HostConnection(HostRecord(name=name, public_key="p", up=True), since=0.0) for name in "ab"}
+    hosts["a"].peer = b"peer"
+
+    async def prepared(limit):
+        attempts = PlacedAttempts(
+            hosts,
+            lambda host, message, *data: sent.append((message, *data)),
+            lambda work, name: tasks.append(asyncio.create_task(work)),
+            limit,
+        )
+        hosts["a"].prepared.clear()
+        attempts.adopt(given)
+        attempts.may_span(given.job_id, ["a"])
+        await tasks.pop()
+        return attempts, sent.pop()[0]
+
+    attempts, order = await prepared(len(DATA) + 4)
+    there = f"jobs/{given.job_id}/dataset"
+    assert {file.path: file.size for file in order.files} == {f"{there}/a/train.bin": len(DATA), f"{there}/test.bin": 4}
+    want = wire.Want(job=given.job_id, path=f"{there}/a/train.bin", offset=wire.PART)
+    attempts.hear(hosts["a"], b"peer", want, b"")
+    await tasks.pop()
+    assert sent.pop() == (wire.Chunk(job=want.job, path=want.path, offset=want.offset), DATA[wire.PART :])
+    _, refused = await prepared(len(DATA))
+    assert refused.files == ()
+    assert f"data set digits has {len(DATA) + 4:,} bytes" in refused.refused
+    assert "--data DIR" in refused.refused
+    (kept / os.fsdecode(b"\xff")).write_bytes(b"")
+    _, refused = await prepared(1 << 30)
+    assert "its name is not in UTF-8" in refused.refused

@@ -16,7 +16,16 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.plan import Plan, ResourceGroup
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.system import slots
-from edt_server.system.slots import Host, _devices, find_gpus, find_host, plan_slots, threads_per_slot, usable_cores
+from edt_server.system.slots import (
+    Host,
+    _devices,
+    find_gpus,
+    find_host,
+    plan_slots,
+    threads_per_slot,
+    unlike,
+    usable_cores,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -285,6 +294,25 @@ class TestUnderAPlan:
         first = plan_slots(Plan(), [self.cpu])
         second = plan_slots(Plan(), [self.other], first)
         assert {slot.id for slot in first}.isdisjoint(slot.id for slot in second)
+
+    def test_hosts_that_round_otherwise_than_the_first_offer_none_unless_their_group_is_portable(self):
+        def host(name, kind, portable_kind):
+            return Host(name, offers=1, kind=kind, portable_kind=portable_kind)
+
+        hosts = [host("a", "avx512", "p"), host("b", "avx2", "p"), host("c", "neon", "q"), host("old", "avx512", "")]
+        assert by_host(plan_slots(Plan(), hosts)).keys() == {"a", "old"}
+        why = unlike(Plan(), hosts)
+        assert why.keys() == {"b", "c"}
+        assert "than that of a, the first host of the resource group default" in why["b"]
+        assert "--portable" in why["b"]
+        plan = resources({"name": "default", "portable": True})
+        assert by_host(plan_slots(plan, hosts)).keys() == {"a", "b"}
+        why = unlike(plan, hosts)
+        assert why.keys() == {"c", "old"}, "an agent of an older version does not know its kind for portable jobs"
+        assert "--portable" not in why["c"]
+        groups = resources({"name": "default"}, {"name": "arm", "hosts": ["c"]})
+        assert by_host(plan_slots(groups, hosts)).keys() == {"a", "c", "old"}
+        assert unlike(Plan(), [Host("shared"), *hosts]).keys() == {"b", "c"}, "one of unknown kind decides nothing"
 
     def test_this_host(self, nvidia_smi):
         nvidia_smi(GPUS)

@@ -5,7 +5,7 @@ import type { ReactElement } from 'react';
 
 import type { Api } from '../api';
 import { useEdt } from '../page/surroundings';
-import { BoxedForm, TextField, WrongAnswer, useForm } from '../page/form';
+import { BoxedForm, ChoiceField, TextField, WrongAnswer, useForm } from '../page/form';
 import type { Answers } from '../page/form';
 import type { ICluster } from '../views';
 
@@ -31,7 +31,7 @@ async function replace(api: Api, { plan, version }: Plan, group: IResourceGroup)
 
 function group(answers: Answers): IResourceGroup {
   const said = (name: string): string => (answers[name] ?? '').trim();
-  return { name: said('name'), hosts: hostsOf(said('hosts')), slots: said('slots') };
+  return { name: said('name'), hosts: hostsOf(said('hosts')), slots: said('slots'), portable: said('portable') === 'on' };
 }
 
 /** `of` null for a new one. */
@@ -51,7 +51,7 @@ export function ResourceForm(props: {
     read.current?.catch(() => undefined); // told when it is needed
   }, [api, of?.name]);
   const form = useForm(
-    { name: of?.name ?? '', hosts: of?.hosts.join(', ') ?? '', slots: of?.slots ?? '' },
+    { name: of?.name ?? '', hosts: of?.hosts.join(', ') ?? '', slots: of?.slots ?? '', portable: of?.portable ? 'on' : 'off' },
     async answers => {
       const wanted = group(answers);
       if (wanted.name === '') {
@@ -88,6 +88,16 @@ export function ResourceForm(props: {
         label="Slots of each host"
         hint="ngpus, ncpus, one of them * or / a whole number, or a number; empty for what it offers."
         placeholder="ngpus"
+      />
+      <ChoiceField
+        form={form}
+        name="portable"
+        label="Portable"
+        hint="Jobs use only instructions that all processors have: slower, on hosts that differ."
+        choices={[
+          ['off', 'off'],
+          ['on', 'on']
+        ]}
       />
       <div className="jp-edt-standing" role="status" data-said="foreseen">
         {foreseen(props.cluster, props.all, of, group(form.answers)).join(' ')}

@@ -37,6 +37,7 @@ export function ResourceGroups(props: {
     { head: 'Resource group', cell: group => group.name },
     { head: 'Hosts', cell: group => group.hosts.join(', ') || 'every host that no other group names' },
     { head: 'Slots of each host', cell: group => group.slots || 'what it offers' },
+    { head: 'Portable', cell: group => (group.portable ? 'yes' : 'no') },
     { head: 'Slots', number: true, cell: group => state(group).slots },
     { head: 'Free', number: true, cell: group => state(group).free },
     { head: 'Divided by', cell: group => dividing(group).join(', ') || 'none' }
