@@ -60,6 +60,7 @@ class HostAgent:
         self._unwritten: dict[Path, bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._kinds = "", ""
+        self._unsandboxed = ""
         self._retired = False
         self._ends_at: float | None = None
         self._over = asyncio.Event()
@@ -73,6 +74,8 @@ class HostAgent:
         forget_host(self._orders.host, Path(self._orders.runtime_dir))
         if not self._orders.shared:
             self._kinds = await asyncio.to_thread(kinds_here, sys.executable, self._data_dir / "control")
+        # Before SIGCHLD is handled: to look for orphans after a greeting delays what the server sends next.
+        self._unsandboxed = _without_sandbox()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_end)
@@ -93,17 +96,18 @@ class HostAgent:
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
-    def _hello(self, server: str) -> wire.HostHello:
+    def _hello(self, server: ServerAddress) -> wire.HostHello:
+        # Its supervisors may find this agent before the list of peers arrives here.
+        self._gatekeeper.admit(_peer(MACHINE), server.public_key)
         if self._socket is None:
-            self._interface = self._orders.interface or _address_towards(server)
+            self._interface = self._orders.interface or _address_towards(server.endpoint)
             keys = self._orders.public_key, self._orders.secret_key
             self._socket, self._endpoint = listen(self._context, self._interface, keys)
             self._spawn(self._serve(self._socket), "serve")
         if not self._orders.shared:
             # Supervisors on this host dial the same server.
-            address = ServerAddress(endpoint=server, public_key=self._orders.server_key)
             make_private_dir(self._peers_dir)
-            self._write(self._data_dir / "control" / "server.json", msgspec.json.encode(address))
+            self._write(self._data_dir / "control" / "server.json", msgspec.json.encode(server))
         return wire.HostHello(
             protocol=AGENT_PROTOCOL,
             wheel=version("jupyter-edt"),
@@ -117,7 +121,7 @@ class HostAgent:
             portable_kind=self._kinds[1],
             below=tuple(self._below.attempts()),
             jobs=self._jobs.kept(),
-            sandbox=_without_sandbox(),
+            sandbox=self._unsandboxed and _without_sandbox(),  # it may have been installed since
         )
 
     def _hear(self, message: wire.ToHost, data: bytes) -> None:

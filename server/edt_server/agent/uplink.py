@@ -41,7 +41,7 @@ class Uplink:
         context: zmq.asyncio.Context,
         orders: wire.AgentOrders,
         *,
-        hello: Callable[[str], wire.HostHello],
+        hello: Callable[[ServerAddress], wire.HostHello],
         hear: Callable[[wire.ToHost, bytes], None],
         lost: Callable[[], None],
     ) -> None:
@@ -103,7 +103,7 @@ class Uplink:
             async with asyncio.timeout(_HELLO_PATIENCE) as patience:
                 # What the hello tells is looked at now, so that nothing is missed between it and the first message.
                 self._conversation = conversation
-                await conversation.socket.send(wire.encode(self._hello(server.endpoint)))
+                await conversation.socket.send(wire.encode(self._hello(server)))
                 while True:
                     frames = await conversation.receive()
                     message = wire.decode_to_host(frames[0])

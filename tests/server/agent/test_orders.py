@@ -15,9 +15,9 @@ def test_a_sandbox_shows_the_folders_of_the_host(orders):
     here = AgentOrders(
         host="a", data_dir="/host", runtime_dir="/run/host", public_key="", secret_key="", data_fs="/mnt/data"
     )
-    found = localized(launch, here, "10.0.0.1", supervises=False)
+    found = localized(launch, here, "10.0.0.1")
     assert found.isolation.kind == SANDBOX
     assert found.isolation.readable == ("/host/models", f"{orders.data_dir}s", "/srv/models")
     assert (found.data_dir, found.data_fs, found.runtime_dir) == ("/host", "/mnt/data", f"/run/host/{orders.job_id}")
     shared = msgspec.structs.replace(here, shared=True)
-    assert localized(launch, shared, "10.0.0.1", supervises=False).isolation == shown
+    assert localized(launch, shared, "10.0.0.1").isolation == shown
