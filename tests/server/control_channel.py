@@ -20,13 +20,14 @@ class Service:
         self.then_send = None
         self.control = self.server()
 
-    def server(self):
+    def server(self, hosts=None):
         return ControlServer(
             self.folder,
             on_hello=self.hello,
             on_report=self.report,
             on_progress=lambda job, progress: self.heard.append((job, progress)),
             on_connected=self.note_connected,
+            hosts=hosts,
         )
 
     async def note_connected(self, job):

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 
 KEY_FILE = "server.key"
 ADDRESS_FILE = "server.json"
+_LOOK, _TURN = 0.25, 0.01
 
 
 class _KeyPair(msgspec.Struct, frozen=True):
@@ -175,7 +177,12 @@ class ControlServer:
         return True
 
     async def _serve(self, socket: zmq.asyncio.Socket) -> None:
+        others = time.monotonic()
         while True:
+            # A message that is there already is received without a pause: of many, none would let anything else run.
+            if time.monotonic() - others > _TURN:
+                await asyncio.sleep(0)
+                others = time.monotonic()
             frames = await socket.recv_multipart(copy=False)
             sender = sender_of(frames[-1])
             if sender is None or len(frames) not in (2, 3):
@@ -197,6 +204,10 @@ class ControlServer:
         try:
             while True:
                 await recv_monitor_message(monitor)
+                # A look asks all hosts, and a thousand machines that join have as many clients that go.
+                await asyncio.sleep(_LOOK)
+                while await monitor.poll(0):
+                    await recv_monitor_message(monitor)
                 hosts.look()
         finally:
             socket.disable_monitor()

@@ -62,9 +62,10 @@ class _Placed:
 
 
 class PlacedAttempts:
-    """The newest attempt of each job that has one, on these `hosts`. Messages go out by `send`.
+    """The newest attempt of each job that has one, on these `hosts`.
 
-    Data sets of at most `dataset_bytes` are sent to hosts.
+    Messages go out by `send`. `together` gets the hosts of an attempt when one is added or removed. Data sets of at most
+    `dataset_bytes` are sent to hosts.
     """
 
     def __init__(
@@ -72,11 +73,13 @@ class PlacedAttempts:
         hosts: Mapping[str, HostConnection],
         send: _Send,
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
+        together: Callable[[Collection[str]], None],
         dataset_bytes: int,
     ) -> None:
         self._hosts = hosts
         self._send = send
         self._spawn = spawn
+        self._together = together
         self._dataset_bytes = dataset_bytes
         self._placed: dict[str, _Placed] = {}
         self._secrets: dict[str, Launch] = {}  # orders of supervisors that are being started, with their keys
@@ -88,7 +91,10 @@ class PlacedAttempts:
     def adopt(self, orders: Launch) -> None:
         """Know where an attempt is, from the orders it was started with."""
         paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
+        before = self._placed.get(orders.job_id)
         self._placed[orders.job_id] = _Placed(msgspec.structs.replace(orders, secret_key=""), JobTree(paths))
+        if before is not None:
+            self._together(before.hosts)
 
     async def start_supervisor(self, orders: Launch) -> ProcessIdentity:
         """Start the supervisor of an attempt on the host that the orders name.
@@ -127,12 +133,15 @@ class PlacedAttempts:
     def may_span(self, job: str, hosts: Collection[str]) -> None:
         """Let the job's supervisor have outposts on these hosts besides its own."""
         placed = self._placed.get(job)
-        for name in hosts if placed is not None else ():
-            assert placed is not None
-            if name != placed.home and name in self._hosts:
-                placed.members.add(name)
-                if self._hosts[name].connected:
-                    self._spawn(self._prepare(self._hosts[name], placed), f"edt prepare {job} {name}")
+        if placed is None:
+            return
+        members = {name for name in hosts if name != placed.home and name in self._hosts}
+        if members - placed.members:
+            placed.members |= members
+            self._together(placed.hosts)
+        for name in members:
+            if self._hosts[name].connected:
+                self._spawn(self._prepare(self._hosts[name], placed), f"edt prepare {job} {name}")
 
     async def supervisor_gone(self, job: str, attempt: int) -> str:
         """Wait until the supervisor of an attempt is gone. Return its host if it was lost with that, "" otherwise."""
@@ -166,6 +175,7 @@ class PlacedAttempts:
         placed = self._placed.pop(job, None)
         if placed is None:
             return
+        self._together(placed.hosts)
         self._complete.discard(placed.attempt)
         for host in self._hosts.values():
             host.offered.pop(job, None)
@@ -178,6 +188,10 @@ class PlacedAttempts:
     def on(self, name: str) -> list[str]:
         """Return the jobs that may have processes on a host, sorted."""
         return sorted(job for job, placed in self._placed.items() if name in placed.hosts)
+
+    def beside(self, name: str) -> set[str]:
+        """Return a host and all others that may have processes of the same attempts."""
+        return {name}.union(*(placed.hosts for placed in self._placed.values() if name in placed.hosts))
 
     def occupied(self) -> set[str]:
         """Return the hosts that may have processes of jobs."""

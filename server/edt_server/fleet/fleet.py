@@ -12,6 +12,7 @@ decided here, and nothing of a job's files is known but where they are (`files.j
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -62,14 +63,16 @@ class Fleet:
         self._keys = ("", "")
         self._machine: Host | None = None
         self._woken = asyncio.Event()
+        self._look_due = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reported: tuple[Host, ...] = ()
         self._following = False
-        self._peers_due = False
         self._own: set[str] = set()
         self._kind_asked = False
         self._local = LocalAgents(settings, self.addresses_dir)
-        self.attempts = PlacedAttempts(self._hosts, self._send, self._spawn, settings.host_dataset_bytes)
+        self.attempts = PlacedAttempts(
+            self._hosts, self._send, self._spawn, self._tell_peers, settings.host_dataset_bytes
+        )
         """Where the attempts of jobs are, and their files."""
         self.stopped = False
 
@@ -192,7 +195,7 @@ class Fleet:
         (self.addresses_dir / f"{name}.json").unlink(missing_ok=True)
         if self._control is not None:
             self._control.forget(_admitted_as(host.record))
-        self._tell_peers()
+        self._tell_peers(self.attempts.beside(name))
         await self._report_changes()
 
     def host_of(self, provider: str, provider_id: str) -> str | None:
@@ -292,7 +295,7 @@ class Fleet:
             case wire.HostNotice(seconds=seconds, why=why):
                 log.warning("host %s ends in %.0f s: %s", host.name, seconds, why)
                 host.ends = why
-                self._spawn(self._report_changes(), "edt hosts changed")
+                self._look_soon()
             case _:
                 self.attempts.hear(host, peer, message, data)
 
@@ -363,8 +366,8 @@ class Fleet:
         if host.record.provider == LOCAL and host.name not in self._local.names:
             self._send(host, wire.Retire())
         self._write_address(host)
-        self._tell_peers()
-        self._spawn(self._report_changes(), "edt hosts changed")
+        self._tell_peers(self.attempts.beside(host.name))
+        self._look_soon()
         if visible(hello.identity):
             self._spawn(self._until_ended(host, hello.identity), f"edt agent {host.name}")
 
@@ -379,7 +382,11 @@ class Fleet:
     async def _watch(self) -> None:
         looked = time.monotonic()
         while True:
-            await asyncio.sleep(_LOOK)
+            # Many hosts that come at once are few changes.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await self._look_due.wait()
+            self._look_due.clear()
             now = time.monotonic()
             # This process itself may have been stopped. What was sent meanwhile is still to be read.
             pause, looked = max(0.0, now - looked - 2 * _LOOK), now
@@ -408,7 +415,7 @@ class Fleet:
         self._keep(host, up=False)
         host.let_down(lambda: HostLost(f"Host {host.name} was lost."))
         self.attempts.lost(host)
-        self._tell_peers()
+        self._tell_peers(self.attempts.beside(host.name))
 
     async def _report_changes(self) -> None:
         self._wake_waiters()
@@ -422,9 +429,14 @@ class Fleet:
                 self._reported = before
                 log.exception("the slots could not be changed")
 
+    def _look_soon(self) -> None:
+        self._wake_waiters()
+        self._look_due.set()
+
     def _wake_waiters(self) -> None:
         self._woken.set()
         self._woken = asyncio.Event()
+        self._look_due = asyncio.Event()
 
     # --- addresses ----------------------------------------------------------------------------------------------------
 
@@ -443,25 +455,21 @@ class Fleet:
         )
         write_private(self.addresses_dir / f"{host.name}.json", wire.encode(address))
 
-    def _tell_peers(self) -> None:
-        """Tell all hosts of each other, once after several changes."""
-        if not self._peers_due:
-            self._peers_due = True
-            asyncio.get_running_loop().call_soon(self._send_peers)
-
-    def _send_peers(self) -> None:
-        self._peers_due = False
+    def _tell_peers(self, names: Collection[str]) -> None:
+        """Tell each of these hosts of those that it shares attempts with, and of the server itself."""
         own = wire.HostPeer(host=MACHINE, endpoint="", identity=identify(os.getpid()), public_key=self._keys[0])
-        there = [(each, each.hello) for each in self._hosts.values() if each.connected and each.hello is not None]
-        others = [
-            wire.HostPeer(
-                host=each.name, endpoint=hello.endpoint, identity=hello.identity, public_key=each.record.public_key
-            )
-            for each, hello in there
-        ]
-        message = wire.HostPeers(peers=(own, *others))
-        for host, _ in there:
-            self._send(host, message)
+        for host in (self._hosts[name] for name in names if name in self._hosts):
+            if not host.connected:
+                continue
+            others = [self._hosts[name] for name in self.attempts.beside(host.name) if name in self._hosts]
+            there = [(each, each.hello) for each in others if each.connected and each.hello is not None]
+            peers = [
+                wire.HostPeer(
+                    host=each.name, endpoint=hello.endpoint, identity=hello.identity, public_key=each.record.public_key
+                )
+                for each, hello in there
+            ]
+            self._send(host, wire.HostPeers(peers=(own, *peers)))
 
     async def _find_kind(self) -> None:
         """Find the kind of this machine, on which that of all others in its resource group depends."""

@@ -11,6 +11,7 @@ import asyncio
 import os
 import shutil
 from collections import Counter
+from collections.abc import Collection
 from importlib.metadata import version
 from typing import Protocol
 
@@ -77,12 +78,11 @@ class HostService:
 
     async def hosts(self, user: str) -> list[HostView]:
         """Return the hosts: the server's own first, then those of the fleet. `jobs` has the ids of the user's jobs."""
-        own = await asyncio.to_thread(self._own)
         joined = () if self.fleet is None else self.fleet.standing()
         if self._elastic is not None:
             joined += tuple(self._elastic.views())
-        names = {view.name for view in joined}
-        return await self._writer.read(self._filled, user, [*(view for view in own if view.name not in names), *joined])
+        own = await asyncio.to_thread(self._own, {view.name for view in joined})
+        return await self._writer.read(self._filled, user, [*own, *joined])
 
     async def host(self, user: str, name: str) -> HostView:
         """Return a host. NotFound when there is none of that name."""
@@ -148,9 +148,9 @@ class HostService:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _own(self) -> list[HostView]:
+    def _own(self, joined: Collection[str]) -> list[HostView]:
         """Return the hosts that did not join: the server's own machine. Blocks."""
-        return [self._view(host) for host in self._sharing.hosts]
+        return [self._view(host) for host in self._sharing.hosts if host.name not in joined]
 
     def _view(self, host: Host) -> HostView:
         page = os.sysconf("SC_PAGE_SIZE")

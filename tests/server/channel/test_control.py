@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import stat
+import time
 
 import pytest
 import pytest_asyncio
@@ -13,6 +14,7 @@ import zmq
 import zmq.asyncio
 
 from edt_sdk.schemas.job import JobProgress
+from edt_sdk.schemas.wire.agent import HOST_KEY
 from edt_sdk.schemas.wire.control import (
     PROTOCOL,
     Ack,
@@ -250,3 +252,42 @@ async def test_two_servers_that_start_at_once_agree_on_one_key(tmp_path):
     key = json.loads((tmp_path / "control" / "server.key").read_text())
     assert json.loads(services[0].control.control_file.read_text())["public_key"] == key["public"]
     await asyncio.gather(*(service.control.stop() for service in services))
+
+
+class Hosts:
+    """Takes what a host sends, each message in some time."""
+
+    endpoints = ()
+
+    def __init__(self):
+        self.public, self.secret = key_pair()
+        self.seen = 0
+
+    def started(self, control, keys):
+        control.admit(f"{HOST_KEY}a", self.public)
+
+    def receive(self, sender, peer, message, data):
+        time.sleep(0.002)
+        self.seen += 1
+
+    def look(self):
+        pass
+
+
+async def test_many_messages_of_hosts_leave_others_their_turn(tmp_path):
+    service, hosts = Service(tmp_path / "control"), Hosts()
+    await service.control.stop()
+    control = service.server(hosts)
+    await control.start()
+    context = zmq.asyncio.Context()
+    client = Client(context, control.control_file, (hosts.public, hosts.secret))
+    count, between = 500, set()
+    for _ in range(count):
+        await client.send(b"{}")
+    while hosts.seen < count:
+        await asyncio.sleep(0)
+        between.add(hosts.seen)
+    client.socket.close()
+    context.destroy(linger=0)
+    await control.stop()
+    assert len(between) > count / 20

@@ -286,12 +286,30 @@ async def test_the_key_of_a_supervisor_is_for_its_host_alone(server, placed):
     assert machine.got(wire.Prepare) == [], "it had its orders when the supervisor was started"
 
 
-async def test_all_hosts_know_the_keys_of_all_others_and_of_the_server(server):
-    a = await joined(server)
-    b = await joined(server, "b")
-    await until_async(lambda: a.got(wire.HostPeers) and b.got(wire.HostPeers))
-    for machine in (a, b):
-        peers = {peer.host: peer.public_key for peer in machine.got(wire.HostPeers)[-1].peers}
-        assert peers == {"": server.keys[0], "a": a.public, "b": b.public}
-    await server.fleet.remove("b")
-    await until_async(lambda: len(a.got(wire.HostPeers)[-1].peers) == 2)
+@pytest.mark.parametrize("how", ["forgotten", "elsewhere", "removed", "lost"])
+async def test_hosts_know_the_server_and_the_hosts_of_their_jobs(server, clock, placed, how):
+    a, b, c = [await joined(server, name) for name in "abc"]
+    server.fleet.attempts.adopt(placed)
+    server.fleet.may_span(placed.job_id, ["a", "b"])
+
+    def known(machine):
+        return {peer.host: peer.public_key for peer in machine.got(wire.HostPeers)[-1].peers}
+
+    own = {"": server.keys[0]}
+    assert known(a) == known(b) == own | {"a": a.public, "b": b.public}
+    assert known(c) == own | {"c": c.public}
+    match how:
+        case "forgotten":
+            server.fleet.attempts.forget(placed.job_id)
+        case "elsewhere":
+            server.fleet.attempts.adopt(msgspec.structs.replace(placed, attempt=2, host="c"))
+        case "removed":
+            await server.fleet.remove("b", force=True)
+        case "lost":
+            b.close()
+            clock.now += BACK + 0.1
+            await server.fleet.follow()
+    await until_async(lambda: known(a) == own | {"a": a.public})
+    if how == "lost":
+        b.connect()
+        assert known(a) == known(b) == own | {"a": a.public, "b": b.public}
