@@ -92,6 +92,15 @@ class Network:
         listed = subprocess.run(["ip", "netns", "pids", self._prefix + name], capture_output=True, check=False)
         return [int(pid) for pid in listed.stdout.split()]
 
+    def pid(self, name: str, there: int) -> int:
+        """Return the pid that a process has here which has the pid `there` on its machine: 1 for the program itself."""
+        for pid in self.pids(name):
+            with contextlib.suppress(FileNotFoundError):
+                status = Path(f"/proc/{pid}/status").read_text().splitlines()
+                if next(line for line in status if line.startswith("NSpid:")).split()[2:] == [str(there)]:
+                    return pid
+        raise ProcessLookupError(f"no process {there} on {name}")
+
     @contextlib.contextmanager
     def inside(self, name: str) -> Iterator[None]:
         """Let this thread, and what it starts, use the network of a machine."""

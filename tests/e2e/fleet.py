@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,11 +17,15 @@ import psutil
 from edt_sdk import Job
 from edt_sdk.schemas.wire.zygote import ZYGOTE_OPTION
 from edt_sdk.testing import LocalServer
+from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
+from tests.e2e.hosts import hosts_of
 from tests.network import Network
 from tests.waiting import until
 
 HEAD, PORT = "head", 8790
+EPOCHS = 40
+ARGUMENTS = ("--epochs", str(EPOCHS), "--samples", "100")
 
 
 class Machines:
@@ -72,8 +77,8 @@ class Machines:
         )
 
     def leave(self, name: str) -> None:
-        """End the agent of a machine, with all below it."""
-        self.agents[name].terminate()
+        """Let the agent of a machine end. Its jobs leave before."""
+        os.kill(self.network.pid(name, 1), signal.SIGTERM)
         self.agents[name].wait()
 
     def crash(self, name: str) -> None:
@@ -109,3 +114,48 @@ def home_of(jobs: Jobs, job: Job) -> str:
     """The host of the job's supervisor, by the server's copy of its orders."""
     home: str = json.loads((jobs.private(job) / "launch.json").read_text())["host"]
     return home
+
+
+def begun(jobs: Jobs, gates: Gates) -> Job:
+    """Start the training of these tests, held at the begin of its epochs."""
+    return jobs.submit("cnn.py", *ARGUMENTS, "--gates", str(gates.folder))
+
+
+def opened(gates: Gates) -> int:
+    """How many workers have opened the data set so far, which is the last thing before they are ready."""
+    path = gates.folder / "opened"
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def on(jobs: Jobs, job: Job, gates: Gates, hosts: set[str], *, workers: int) -> None:
+    """Let the job through until it is on these machines, once so many workers have been ready in all."""
+    until(lambda: opened(gates) >= workers, f"{workers} workers that have opened the data set")
+    gates.open_until(lambda: hosts_of(job) == hosts, f"workers on {' and '.join(hosts)}", ready=0)
+
+
+def more_updates(jobs: Jobs, job: Job, gates: Gates, more: int = 3) -> None:
+    """Let the job through until there are so many more updates."""
+    goal = len(committed(jobs, job)) + more
+    gates.open_until(lambda: len(committed(jobs, job)) >= goal, f"{more} more updates", ready=0)
+
+
+def is_as_alone(jobs: Jobs, job: Job, alone: Job) -> None:
+    """The job ends with the bits of one worker, and every update is in its log once."""
+    job.wait(300)
+    assert committed(jobs, job) == list(range(len(jobs.commits(alone))))
+    assert jobs.file_hashes(job) == jobs.file_hashes(alone)
+    for commit in jobs.commits(job):
+        indices = [index for shard in commit["shards"] for index in shard["indices"]]
+        assert len(indices) == len(set(indices))
+
+
+def on_two_machines(machines: Machines, jobs: Jobs, gates: Gates) -> tuple[Job, str, str]:
+    """A job on two machines, the one with its supervisor and its files, and the other."""
+    for name in ("one", "two"):
+        if name not in machines.agents or machines.agents[name].poll() is not None:
+            machines.join(jobs, name)
+    job = begun(jobs, gates)
+    on(jobs, job, gates, {"one", "two"}, workers=2)
+    more_updates(jobs, job, gates)
+    near = home_of(jobs, job)
+    return job, near, "two" if near == "one" else "one"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,8 +16,9 @@ import pytest
 import requests
 
 from edt_sdk import ChangedMeanwhile, Client, Job, Search, choice, log
+from edt_sdk.schemas.hosts import HostState
 from edt_sdk.schemas.job import JobState
-from edt_sdk.testing import LocalServer
+from edt_sdk.testing import LocalServer, _free_port
 from edt_server.leadership.leader import MANY_HOSTS, ONE_HOST
 from tests.chaos import processes
 from tests.e2e.harness import JOBS, Jobs
@@ -31,9 +34,10 @@ PROMISED = 2.0  # seconds until another server leads
 class Pair:
     """A leader and a follower."""
 
-    def __init__(self, root: Path, db_url: str = "") -> None:
+    def __init__(self, root: Path, db_url: str = "", **more: object) -> None:
         data_dir = root / "edt"
         traits = {"EdtApp.threads_per_slot": 1, "EdtApp.data_dir": data_dir, "EdtApp.db_url": db_url}
+        traits |= {f"EdtApp.{name}": value for name, value in more.items()}
         self.leader = LocalServer(root / "a", slots=2, traits=traits)
         self.follower = LocalServer(root / "b", slots=2, traits=traits)
         for server in (self.leader, self.follower):
@@ -174,6 +178,31 @@ def test_the_leader_is_killed_in_the_middle_of_a_stream(either: Pair) -> None:
     job.stop()
     until(lambda: job.refresh().state is JobState.KILLED, "the end, under the next leader")
     assert list(lines) is not None  # the stream went on with the next leader, and ended with the job
+
+
+def test_a_host_goes_on_under_the_next_leader(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, local_slots=-1, fleet_listen=f"127.0.0.1:{_free_port()}")
+    token = tmp_path / "token"
+    token.write_text(pair.leader.client().host_token().token)
+    command = [sys.executable, "-P", "-m", "edt_server.agent", "join", "--name", "a", "--slots", "1"]
+    agent = subprocess.Popen([*command, "--folder", str(tmp_path / "host"), "--token-file", str(token)])
+    try:
+        job = submit(pair.leader.client())
+        jobs = Jobs(pair.follower)
+        until(lambda: jobs.commits(job), "an update on the host")
+        (pid,) = (each["pid"] for each in job.workers())
+        pair.leader.kill()
+        until(lambda: leads(pair.follower), "the next leader")
+        job = jobs.client.job(job.id)
+        goal = len(jobs.commits(job)) + 3
+        until(lambda: len(jobs.commits(job)) >= goal, "updates under the next leader")
+        assert jobs.client.host("a").state is HostState.UP
+        assert [each["pid"] for each in job.workers()] == [pid]
+        assert not any(event.kind in ("worker_lost", "supervisor_lost") for event in job.story())
+    finally:
+        pair.stop()
+        agent.terminate()
+        agent.wait()
 
 
 @EITHER

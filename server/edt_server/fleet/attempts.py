@@ -64,8 +64,8 @@ class _Placed:
 class PlacedAttempts:
     """The newest attempt of each job that has one, on these `hosts`.
 
-    Messages go out by `send`. `together` gets the hosts of an attempt when one is added or removed. Data sets of at most
-    `dataset_bytes` are sent to hosts.
+    Messages go out by `send`. `together` gets the hosts of an attempt when one is added or removed. Data sets of at
+    most `dataset_bytes` are sent to hosts.
     """
 
     def __init__(

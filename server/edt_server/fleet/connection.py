@@ -16,6 +16,8 @@ from edt_server.fleet.registry import MACHINE_ITSELF, HostRecord
 
 # Seconds without a word after which a host is doubtful, and after which it is lost.
 SILENT, LOST = 6.0, 15.0
+# The latter where no host is heard at all. Then the server is cut off, and its hosts reach each other.
+LOST_ALL = 600.0
 BEAT = 2.0
 # A host whose connection was closed, by the end of its agent as a rule, has this long to be back.
 BACK = 2.0
@@ -54,6 +56,7 @@ class HostConnection:
         peer: where to answer, None while its agent is not connected.
         hello: the agent's last one.
         heard: when something came from it.
+        excused: seconds since then in which no host was heard. They do not count.
         ends: why the machine will be taken away, "" while it stays.
         closed: when its connection was seen to be gone, None while it is there.
         prepared: the attempts whose orders the present agent has.
@@ -71,6 +74,7 @@ class HostConnection:
     record: HostRecord
     since: float
     heard: float = field(default_factory=time.monotonic)
+    excused: float = 0.0
     peer: bytes | None = None
     hello: wire.HostHello | None = None
     ends: str = ""
@@ -117,7 +121,7 @@ class HostConnection:
         if self.closed is not None and time.monotonic() - self.closed > BACK and self.closed - self.heard < 2 * BEAT:
             # It had been heard a moment before. ZeroMQ closes the connection of a silent host too, after 5 s.
             return "Its agent has ended."
-        return f"It has been silent for {LOST:.0f} s." if self.age() > LOST else ""
+        return f"It has been silent for {LOST:.0f} s." if self.age() - self.excused > LOST else ""
 
     def let_down(self, wrong: Callable[[], Exception]) -> None:
         """Fail all who wait for something of the host."""
@@ -155,6 +159,10 @@ class HostConnection:
         why = self.why
         if state is HostState.DOUBTFUL:
             why = f"No word for {self.age():.0f} s. It gets no new jobs, and after {LOST:.0f} s it counts as lost."
+            if self.excused:
+                why = (
+                    f"No word for {self.age():.0f} s, as from all hosts: this server may be cut off. Jobs go on there."
+                )
         elif state is HostState.UP and record.lacks:
             why = f"It offers no slots. {record.lacks}"
         elif state is HostState.UP and not record.shared and not record.kind:

@@ -31,7 +31,7 @@ from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.control import SAME, ProcessIdentity
 from edt_server.fleet.addresses import advertised
 from edt_server.fleet.attempts import PlacedAttempts
-from edt_server.fleet.connection import BEAT, SILENT, AgentChannel, HostConnection, HostLost
+from edt_server.fleet.connection import BEAT, LOST_ALL, SILENT, AgentChannel, HostConnection, HostLost
 from edt_server.fleet.local_agents import LocalAgents
 from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry
 from edt_server.settings import Settings
@@ -284,7 +284,7 @@ class Fleet:
         elif isinstance(received, wire.HostHello):
             self._greet(host, peer, received)
         elif host.peer == peer:
-            host.heard, host.closed = time.monotonic(), None
+            host.heard, host.closed, host.excused = time.monotonic(), None, 0.0
             self._hear(host, peer, received, data)
 
     def _hear(self, host: HostConnection, peer: bytes, message: wire.ToServer, data: bytes) -> None:
@@ -351,6 +351,7 @@ class Fleet:
             self._lose(host, "Its agent was started again.")
         again = host.record.up and host.peer is not None
         host.peer, host.hello, host.heard, host.closed, host.why = peer, hello, time.monotonic(), None, ""
+        host.excused = 0.0
         if before is None or before.identity != hello.identity:
             host.ends = ""  # it is back
         if not again:
@@ -389,7 +390,10 @@ class Fleet:
             self._look_due.clear()
             now = time.monotonic()
             # This process itself may have been stopped. What was sent meanwhile is still to be read.
-            pause, looked = max(0.0, now - looked - 2 * _LOOK), now
+            passed, looked = now - looked, now
+            pause = max(0.0, passed - 2 * _LOOK)
+            for host in self._unheard():
+                host.excused += passed - pause
             for host in tuple(self._hosts.values()):
                 host.heard += pause
                 if host.closed is not None:
@@ -399,6 +403,12 @@ class Fleet:
                     if host.record.shared:
                         self._local.kill(host.name)
             await self._report_changes()
+
+    def _unheard(self) -> list[HostConnection]:
+        """Return all other machines where none of them is heard: then no job could go on here or elsewhere."""
+        far = [host for host in self._hosts.values() if host.record.up and not host.record.shared]
+        cut_off = self._machine is None and len(far) > 1 and all(SILENT < host.age() < LOST_ALL for host in far)
+        return far if cut_off else []
 
     async def _until_ended(self, host: HostConnection, identity: ProcessIdentity) -> None:
         """Wait for the end of an agent on this machine, which is seen at once."""

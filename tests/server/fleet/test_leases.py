@@ -10,7 +10,7 @@ import pytest
 from edt_sdk.schemas.hosts import HostState
 from edt_sdk.schemas.wire import agent as wire
 from edt_server.fleet import HostLost
-from edt_server.fleet.connection import BACK, BEAT, LOST, SILENT, HostConnection
+from edt_server.fleet.connection import BACK, BEAT, LOST, LOST_ALL, SILENT, HostConnection
 from edt_server.fleet.registry import HostRecord
 from tests.server.fleet.machines import joined
 from tests.waiting import until_async
@@ -126,6 +126,31 @@ async def test_the_time_that_the_server_itself_was_stopped_does_not_count(server
     clock.now += LOST + 1
     await looks.wait()
     assert server.view("a").state is not HostState.LOST
+
+
+async def test_where_no_host_is_heard_the_server_is_cut_off_and_takes_none_for_lost(server, clock):
+    one, two = [await joined(server, name) for name in "ab"]
+    await server.fleet.follow()
+
+    async def passes(seconds):
+        for _ in range(round(seconds)):
+            clock.now += 1.0
+            server.fleet._look_soon()
+            await until_async(lambda: not server.fleet._look_due.is_set())
+
+    await passes(10 * LOST)
+    assert server.view("a").state is server.view("b").state is HostState.DOUBTFUL
+    assert "this server may be cut off" in server.view("a").why
+    assert isinstance(one.connect(), wire.HostWelcome)
+    await passes(3)
+    assert server.view("b").state is HostState.DOUBTFUL, "it has a moment to be back, too"
+    for _ in range(4):
+        one.beat()
+        await passes(3)
+    assert (server.view("a").state, server.view("b").state) == (HostState.UP, HostState.LOST)
+    two.connect()
+    await passes(LOST_ALL + LOST + 1)
+    assert server.view("a").state is server.view("b").state is HostState.LOST
 
 
 async def test_a_host_that_is_back_soon_keeps_its_slots(server, clock):

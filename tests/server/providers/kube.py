@@ -6,6 +6,7 @@ It answers in the form of the API's documentation, with the fields that a cluste
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -189,7 +190,8 @@ class KubernetesEngine(Engine):
         token = self.folder / f"{name}.token"
         token.write_text(self.secrets[volume["secret"]["secretName"]]["stringData"]["token"])
         command = [each.replace(f"{mount['mountPath']}/token", str(token)) for each in container["command"]]
-        self.processes[name] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        own = {**os.environ, "XDG_DATA_HOME": str(self.folder / name)}
+        self.processes[name] = subprocess.Popen(command, env=own, stderr=subprocess.DEVNULL)
         pod["status"] |= {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}
 
 
