@@ -25,7 +25,7 @@ from edt_sdk.schemas.wire.control import Launch, ProcessIdentity
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.agent.guard import STOPPED_PATIENCE, state_of
 from edt_server.supervisor.processes.orphans import reap_orphans
-from edt_server.supervisor.template import TemplateChild, Templates
+from edt_server.supervisor.template import Template, TemplateChild, Templates
 from edt_server.system.detached import start_detached
 from edt_server.system.processes import identify
 
@@ -72,10 +72,10 @@ class ProcessesBelow:
 
     # --- supervisors --------------------------------------------------------------------------------------------------
 
-    async def start_supervisor(self, launch: Launch, paths: JobPaths) -> None:
+    async def start_supervisor(self, launch: Launch, paths: JobPaths, template: Template | None) -> None:
         """Start the supervisor that follows these orders, which are on disk. OSError when that is not possible."""
         async with self._lock(launch.job_id):
-            process = await self._start("supervisor", [str(paths.launch_file)], launch, paths)
+            process = await self._start("supervisor", [str(paths.launch_file)], paths, template)
             self._running[process.pid] = _Process(process, launch.job_id, launch.attempt)
         log.info("supervisor started, job=%s attempt=%d pid=%d", launch.job_id, launch.attempt, process.pid)
 
@@ -107,7 +107,8 @@ class ProcessesBelow:
             try:
                 with theirs:
                     orders = wire.encode(order).decode(), msgspec.json.encode(launch).decode(), self._host
-                    process = await self._start("outpost", orders, launch, paths, theirs.fileno())
+                    template = await self.templates.of_job(launch)
+                    process = await self._start("outpost", orders, paths, template, theirs.fileno())
             except OSError as wrong:
                 ours.close()
                 say(wire.encode(wire.OutpostStarted(pid=0, why=str(wrong))))
@@ -203,13 +204,17 @@ class ProcessesBelow:
         return self._starting.setdefault(job, asyncio.Lock())
 
     async def _start(
-        self, program: str, arguments: Sequence[str], launch: Launch, paths: JobPaths, stdin: int = subprocess.DEVNULL
+        self,
+        program: str,
+        arguments: Sequence[str],
+        paths: JobPaths,
+        template: Template | None,
+        stdin: int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes] | TemplateChild:
-        """Start a process below this one. It is forked from a template where that is possible (decision 045)."""
+        """Start a process below this one. It is forked from the template if there is one that serves."""
         module, *first = "edt_server.agent", "below", str(os.getpid()), program
         environ = os.environ  # what the server, or who has started the agent, passed on
         folder, log_file = paths.job_dir, paths.supervisor_log
-        template = await self.templates.of_job(launch)
         if template is not None:
             fork = functools.partial(template.fork, program=(module, *first), stdin=stdin)
             forked = await asyncio.to_thread(fork, arguments, folder=folder, log=log_file, environ=environ)

@@ -174,12 +174,12 @@ class JobsHere:
                 )
                 await self._send_files(here, tuple(of_job), supervises=order.supervises)
 
-        await asyncio.gather(files(), self._below.templates.of_job(here.launch))
+        template, _ = await asyncio.gather(self._below.templates.of_job(here.launch), files())
         if order.supervises or self._files is not None:
             write_private(paths.launch_file, msgspec.json.encode(here.launch))
         here.ready.set()
         if order.supervises:
-            await self._below.start_supervisor(here.launch, paths)
+            await self._below.start_supervisor(here.launch, paths, template)
             self._tell_supervisor(paths.job_id, here.attempt)
 
     def _tell_supervisor(self, job: str, attempt: int) -> None:

@@ -262,9 +262,28 @@ async def test_a_python_that_cannot_serve_gives_none(templates, tmp_path):
     assert await templates.ready(Kind("/no/such/python", 1)) is None
 
 
-@pytest.mark.parametrize(("said", "stays"), [(b'{"type":"Ready","files":{}}', True), (b"?", False)])
-async def test_a_python_with_another_version_gives_none(templates, tmp_path, said, stays):
-    """The version before could not fork families. It is not started again for each job."""
+async def test_one_that_is_not_used_ends(templates):
+    templates._idle = 1e9
+    template = await templates.ready(KIND)
+    templates.use()
+    assert await templates.ready(KIND) is template
+    templates._idle = 0.0
+    templates.use()
+    await until_async(lambda: template.gone)
+    assert templates.pids == set()
+
+
+@pytest.mark.parametrize(
+    ("said", "adopts", "stays"),
+    [
+        (b'{"type":"Ready","files":{}}', False, True),
+        (b'{"type":"Ready","files":{},"families":true}', True, True),
+        (b"?", False, False),
+    ],
+)
+async def test_a_python_with_another_version_gives_none(templates, tmp_path, said, adopts, stays):
+    """An earlier version could not fork families, or none that an agent adopts. It is not started for each job."""
+    templates._adopts = adopts
     other = tmp_path / "python"
     other.write_text(
         f"#!{sys.executable}\nimport os, socket\nconnection = socket.socket(fileno=0)\n"
