@@ -52,7 +52,7 @@ class Trainer:
     def __init__(self, options):
         self.options = options
         self.distributed = "WORLD_SIZE" in os.environ
-        if self.distributed:
+        if self.distributed and not dist.is_initialized():
             dist.init_process_group("gloo")
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if self.distributed else (0, 1)
         self.generation = self._agree_on_a_number()
@@ -73,16 +73,23 @@ class Trainer:
         """Model and optimizer as they were; how many updates they have seen."""
         if not self.options.checkpoint.exists():
             return 0
-        state = torch.load(self.options.checkpoint, weights_only=True)
+        return self._take(torch.load(self.options.checkpoint, weights_only=True))
+
+    def _take(self, state):
+        """Go on where this state ends; how many updates it has seen."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         return state["updates"]
 
+    def _state(self):
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "updates": self.done}
+
     def _save(self):
-        """Model and optimizer; readers see the old file or the new one."""
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "updates": self.done}
+        """Model and optimizer, by rank 0; readers see the old file or the new one."""
+        if self.rank:
+            return
         half = self.options.checkpoint.with_suffix(".half")
-        torch.save(state, half)
+        torch.save(self._state(), half)
         os.replace(half, self.options.checkpoint)
 
     def run(self):
@@ -93,15 +100,14 @@ class Trainer:
         mine = shares(options.shards, self.world)
         first = sum(mine[: self.rank])
         own = range(first, first + mine[self.rank])
-        if not self.rank and not self.done:
+        if not self.done:
             self._save()
         while self.done < options.updates:
             begin = self.done * batch
             parts = [order[begin + s * options.samples : begin + (s + 1) * options.samples] for s in own]
             self._update([self._batch(indices) for indices in parts])
             self.done += 1
-            if self.rank == 0:
-                self._commit()
+            self._commit()
 
     def _batch(self, indices):
         return torch.utils.data.default_collate([self.data[index] for index in indices])
@@ -117,7 +123,8 @@ class Trainer:
 
     def _commit(self):
         line = {"update": self.done - 1, "world": self.world, "time": time.time(), "generation": self.generation}
-        append(self.options.commits, json.dumps(line))
+        if self.rank == 0:
+            append(self.options.commits, json.dumps(line))
         if self.done % self.options.save_every == 0:
             self._save()
 
