@@ -171,6 +171,10 @@ class PlacedAttempts:
         """Return the jobs that may have processes on a host, sorted."""
         return sorted(job for job, placed in self._placed.items() if name in placed.hosts)
 
+    def besides(self, name: str) -> set[str]:
+        """Return the other hosts of the jobs on a host."""
+        return {each for placed in self._placed.values() if name in placed.hosts for each in placed.hosts} - {name}
+
     def occupied(self) -> set[str]:
         """Return the hosts that may have processes of jobs."""
         return {name for placed in self._placed.values() for name in placed.hosts}
