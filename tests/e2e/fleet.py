@@ -11,7 +11,9 @@ from pathlib import Path
 
 from edt_sdk import Job
 from edt_sdk.testing import LocalServer
+from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
+from tests.e2e.hosts import hosts_of
 from tests.network import Network
 from tests.waiting import until
 
@@ -39,16 +41,16 @@ class Machines:
         with self.network.inside(HEAD), self.server:
             yield Jobs(self.server)
 
-    def join(self, jobs: Jobs, name: str, *, slots: int = 1) -> None:
-        """Have a machine join, or join again, and wait until its slots are offered."""
-        self.start(jobs, name, slots=slots)
+    def join(self, jobs: Jobs, name: str, *options: str, slots: int = 1) -> None:
+        """Have a machine join, or join again, with more options, and wait until its slots are offered."""
+        self.start(jobs, name, *options, slots=slots)
         until(lambda: offered(jobs, name) == slots, f"the slots of {name}")
 
-    def start(self, jobs: Jobs, name: str, *, slots: int = 1) -> None:
+    def start(self, jobs: Jobs, name: str, *options: str, slots: int = 1) -> None:
         """Start the agent of a machine. The first time it gets a token of the server."""
         folder = self.folder / name
         command = [sys.executable, "-P", "-m", "edt_server.agent", "join", "--folder", str(folder)]
-        command += ["--slots", str(slots)]
+        command += ["--slots", str(slots), *options]
         if not (folder / "agent.json").exists():
             folder.mkdir(mode=0o700, exist_ok=True)
             (folder / "token").write_text(jobs.client.host_token().token)
@@ -86,3 +88,30 @@ def home_of(jobs: Jobs, job: Job) -> str:
     """The host of the job's supervisor, by the server's copy of its orders."""
     home: str = json.loads((jobs.private(job) / "launch.json").read_text())["host"]
     return home
+
+
+def opened(gates: Gates) -> int:
+    """How many workers have opened the data set so far, which is the last thing before they are ready."""
+    path = gates.folder / "opened"
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def on(jobs: Jobs, job: Job, gates: Gates, hosts: set[str], *, workers: int) -> None:
+    """Let the job through until it is on these machines, once so many workers have been ready in all."""
+    until(lambda: opened(gates) >= workers, f"{workers} workers that have opened the data set")
+    gates.open_until(lambda: hosts_of(job) == hosts, f"workers on {' and '.join(hosts)}", ready=0)
+
+
+def more_updates(jobs: Jobs, job: Job, gates: Gates, more: int = 3) -> None:
+    goal = len(committed(jobs, job)) + more
+    gates.open_until(lambda: len(committed(jobs, job)) >= goal, f"{more} more updates", ready=0)
+
+
+def is_as_alone(jobs: Jobs, job: Job, alone: Job) -> None:
+    """The job ends with the bits of one worker, and every update is in its log once."""
+    job.wait(300)
+    assert committed(jobs, job) == list(range(len(jobs.commits(alone))))
+    assert jobs.file_hashes(job) == jobs.file_hashes(alone)
+    for commit in jobs.commits(job):
+        indices = [index for shard in commit["shards"] for index in shard["indices"]]
+        assert len(indices) == len(set(indices))

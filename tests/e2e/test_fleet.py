@@ -9,10 +9,9 @@ import pytest
 
 from edt_sdk import Job
 from edt_sdk.schemas.hosts import HostState
-from tests.e2e.fleet import Machines, committed, home_of
+from tests.e2e.fleet import Machines, committed, home_of, is_as_alone, more_updates, on
 from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
-from tests.e2e.hosts import hosts_of
 from tests.network import Network
 from tests.waiting import until
 
@@ -51,33 +50,6 @@ def gates(tmp_path: Path) -> Gates:
 
 def begun(jobs: Jobs, gates: Gates) -> Job:
     return jobs.submit("cnn.py", *ARGUMENTS, "--gates", str(gates.folder))
-
-
-def opened(gates: Gates) -> int:
-    """How many workers have opened the data set so far, which is the last thing before they are ready."""
-    path = gates.folder / "opened"
-    return len(path.read_text().split()) if path.exists() else 0
-
-
-def on(jobs: Jobs, job: Job, gates: Gates, hosts: set[str], *, workers: int) -> None:
-    """Let the job through until it is on these machines, once so many workers have been ready in all."""
-    until(lambda: opened(gates) >= workers, f"{workers} workers that have opened the data set")
-    gates.open_until(lambda: hosts_of(job) == hosts, f"workers on {' and '.join(hosts)}", ready=0)
-
-
-def more_updates(jobs: Jobs, job: Job, gates: Gates, more: int = 3) -> None:
-    goal = len(committed(jobs, job)) + more
-    gates.open_until(lambda: len(committed(jobs, job)) >= goal, f"{more} more updates", ready=0)
-
-
-def is_as_alone(jobs: Jobs, job: Job, alone: Job) -> None:
-    """The job ends with the bits of one worker, and every update is in its log once."""
-    job.wait(300)
-    assert committed(jobs, job) == list(range(len(jobs.commits(alone))))
-    assert jobs.file_hashes(job) == jobs.file_hashes(alone)
-    for commit in jobs.commits(job):
-        indices = [index for shard in commit["shards"] for index in shard["indices"]]
-        assert len(indices) == len(set(indices))
 
 
 def test_a_training_grows_over_machines_and_moves_when_its_first_one_leaves(

@@ -257,9 +257,9 @@ class Supervisor:
 
     def _on_server_message(self, message: ToSupervisor) -> None:
         match message:
-            case Allocation(version=version, slots=slots, asked=asked, budget=budget):
+            case Allocation(version=version, slots=slots, asked=asked, budget=budget, apart=apart):
                 log.info("allocation %d: slots %s, budget %s", version, [slot.id for slot in slots], budget)
-                self._feed(events.Allocated(version, slots, asked, budget))
+                self._feed(events.Allocated(version, slots, asked, budget, apart))
             case Ack(number=number):
                 self._feed(events.Acknowledged(number))
             case StopJob(why=why):

@@ -32,13 +32,14 @@ class Allocated(MachineEvent):
     """The server's newest allocation has arrived.
 
     `version` grows. `asked` is the number of slots that the job would have if all were free, and `budget` the epochs
-    after which its trainings hold.
+    after which its trainings hold. `apart` are hosts that the others of the job do not reach.
     """
 
     version: int
     slots: tuple[Slot, ...]
     asked: int = 0
     budget: int | None = None
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
