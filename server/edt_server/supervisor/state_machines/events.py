@@ -186,10 +186,11 @@ class AssignStandby(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class StartTask(Instruction):
-    """Start a process of a plain job. Answered by Started or NotStarted."""
+    """Start a process of a plain job. Answered by Started or NotStarted. `spans`: its ranks are on several hosts."""
 
     worker: int
     task: Task
+    spans: bool = False
 
 
 @dataclass(frozen=True, slots=True)
