@@ -33,10 +33,10 @@ from edt_sdk.schemas import events as kinds
 from edt_sdk.schemas.job import JobPatch, JobSpec
 from edt_sdk.schemas.wire.control import Launch
 from edt_server.channel.spare_supervisors import Spare, SpareSupervisors
-from edt_server.channel.template import Kind
 from edt_server.service import Service, open_service
 from edt_server.settings import Settings
 from edt_server.store import Store
+from edt_server.supervisor.template import Kind
 from edt_server.system.runtime import runtime_dir
 
 TARGET = 0.050

@@ -11,6 +11,10 @@ Beside it, as information: `python -c "import torch"`, which is in whatever star
 Python program, and under `torchrun --standalone` with one worker, from the start of the process; neither has a
 scheduler, and their source is where they need it. All of them alternate. Takes about five minutes; `--quick` does one
 of each, `--only-ours` leaves the last two out. Writes `.bench/first_step.json`; exit code 1 when the target is missed.
+
+`--hosts` measures a machine that has joined as a host instead, from the grant of its slot to the first update: of jobs
+that its agent forks from its template, and of jobs with a variable that Python reads at its start, whose zygotes import
+torch themselves. They alternate. The machine is a network namespace, which needs root.
 """
 
 from __future__ import annotations
@@ -22,34 +26,58 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.commit_log import CommitLog
 from benchmarks.our_jobs import FOLDER, OurJob, import_torch, server
 from benchmarks.report import ROOT, finish, table
 from benchmarks.server_processes import Spares, templates
-from benchmarks.summary import Check, duration, summarize
+from benchmarks.summary import Check, duration, ratio, summarize
 from benchmarks.torchrun_agents import SCRIPT, environment
 from edt_sdk import choice
 from edt_sdk.schemas.errors import JobFailed
 from edt_sdk.testing import LocalServer
+from tests.e2e.fleet import HEAD, Machines
+from tests.network import Network
 
 TARGET = 1.5
+ON_A_HOST, AT_START = 2.0, {"LC_ALL": "C.UTF-8"}
 WITH_SUGGESTER, AS_SEARCH = 0.7, 0.1  # seconds more than a submission
 TINY = ("--width", "16", "--rows", "2", "--samples", "2", "--updates", "3")
 STANDALONE = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1")
 
 
-def ours(on: LocalServer) -> float:
-    """One job on a server that has nothing else to do; seconds to its first commit."""
-    with OurJob(on, "first-step", TINY, max_workers=1) as job:
+def ours(on: LocalServer, env: Mapping[str, str] | None = None, *, granted: bool = False) -> float:
+    """One job on a server that has nothing else to do; seconds to its first commit, with `granted` since its slot."""
+    with OurJob(on, "first-step", TINY, max_workers=1, env=env) as job:
         job.log.wait(lambda commits: bool(commits), "the first update", job.trouble)
         state = job.ended()
     if state != "FINISHED":
         raise SystemExit(f"job {job.job.id} ended as {state}: {job.job.view.message}")
-    return job.log.commits[0].time - job.submitted
+    return job.log.commits[0].time - (job.granted([job.submitted])[0] if granted else job.submitted)
+
+
+def on_a_host(repeat: int) -> int:
+    """Measure a machine that has joined."""
+    times: dict[str, list[float]] = {"from the template": [], "own import": []}
+    with tempfile.TemporaryDirectory(prefix="edt-bench-") as folder, Network("one", HEAD) as network:
+        machines = Machines(network, Path(folder))
+        with machines.serving() as jobs:
+            machines.join(jobs, "one")
+            print(f"  the first job of the host: {duration(ours(machines.server, granted=True))}", flush=True)
+            for _ in range(repeat):
+                times["from the template"].append(ours(machines.server, granted=True))
+                times["own import"].append(ours(machines.server, AT_START, granted=True))
+                print("  " + ", ".join(f"{key} {duration(some[-1])}" for key, some in times.items()), flush=True)
+    found = [summarize(some) for some in times.values()]
+    lines = [["slot granted → first update, on a host", "n", "median", "worst"]]
+    lines += [[key, str(s.n), duration(s.median), duration(s.worst)] for key, s in zip(times, found, strict=True) if s]
+    print(table(lines))
+    check = Check("own import ÷ from the template", ratio(found[1], found[0]), ON_A_HOST, "at least")
+    return finish("first_step_hosts", {"times": times}, [check])
 
 
 def searched(on: LocalServer) -> float:
@@ -89,8 +117,11 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=20, help="of each (default 20)")
     parser.add_argument("--only-ours", action="store_true", help="neither the plain program nor torchrun")
     parser.add_argument("--quick", action="store_true", help="one of each")
+    parser.add_argument("--hosts", action="store_true", help="a machine that has joined, and nothing else")
     options = parser.parse_args()
     repeat = 1 if options.quick else options.repeat
+    if options.hosts:
+        return on_a_host(repeat)
     folder, begun = ROOT / "first_step", time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     names = {

@@ -48,6 +48,7 @@ class OurJob:
         name: of the job.
         arguments: of the script.
         max_workers: to begin with.
+        env: variables of its own.
         from_nothing: kill zygote and heir, what workers are forked from, just before workers are to join, so that they
             need a start of Python and the import of torch. On a server that has no other job and keeps nothing warm.
 
@@ -58,12 +59,25 @@ class OurJob:
     """
 
     def __init__(
-        self, on: LocalServer, name: str, arguments: Sequence[str], max_workers: int, *, from_nothing: bool = False
+        self,
+        on: LocalServer,
+        name: str,
+        arguments: Sequence[str],
+        max_workers: int,
+        *,
+        env: Mapping[str, str] | None = None,
+        from_nothing: bool = False,
     ) -> None:
         client: Client = on.client()
         self.submitted = time.time()
         self.job: Job = client.submit(
-            FOLDER, main="train.py", name=name, max_workers=max_workers, args=list(arguments), progress=False
+            FOLDER,
+            main="train.py",
+            name=name,
+            max_workers=max_workers,
+            args=list(arguments),
+            env=dict(env or {}),
+            progress=False,
         )
         self._folder = on.data_dir / "jobs" / self.job.id
         self.log = CommitLog(self._folder / "training-0.commits.jsonl")

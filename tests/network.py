@@ -22,6 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _MACHINE = """
 hostname "$0"; mount -t tmpfs -o size=256m tmpfs /dev/shm
 for hidden in $EDT_HIDDEN; do mount -t tmpfs -o size=1m tmpfs "$hidden"; done; unset EDT_HIDDEN
+mount -t proc proc /mnt  # a whole one, without which the kernel lets no sandbox have its own
 cat /proc/sys/kernel/random/uuid > /dev/shm/boot_id; mount --bind /dev/shm/boot_id /proc/sys/kernel/random/boot_id
 exec "$@"
 """

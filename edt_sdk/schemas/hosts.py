@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Self
 
@@ -9,6 +10,7 @@ import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 LONGEST_TOKEN = 30 * 86400.0  # seconds
 MOST_USES = 10_000
 MOST_LOG_LINES = 10_000
@@ -122,3 +124,13 @@ class HostDrain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def check(self) -> Self:
         """Return self: every value can be used."""
         return self
+
+
+def check_host_name(name: str, field: str = "name") -> None:
+    """Raise Unprocessable when this cannot be the name of a host."""
+    if not _NAME.match(name):
+        raise Unprocessable(
+            f"{name!r} cannot be the name of a host.",
+            hint="Use 1 to 63 letters, digits, dots, dashes or underscores, the first a letter or digit.",
+            field=field,
+        )

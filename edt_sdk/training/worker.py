@@ -207,7 +207,9 @@ def make_engine(training: Training, data: Data, job: JobContext, device: torch.d
 def fail(worker: _Worker, error: BaseException) -> NoReturn:
     """Write the traceback to stderr, send the message to the supervisor, and end."""
     text = explanation.traceback_text(error)
-    print(text, file=sys.stderr, end="", flush=True)
+    # The file behind stderr may be on a full disk. The supervisor gets the message all the same.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, end="", flush=True)
     # Our own errors are final: they name what is impossible, and a retry would fail too. An error with a cause only
     # reports what the user's code raised, such as a disk that did not answer, and a retry may succeed.
     final = isinstance(error, EdtError) and error.__cause__ is None

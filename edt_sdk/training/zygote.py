@@ -8,9 +8,9 @@ orphans, becomes its parent. A zygote ends when its socket is closed, and first 
 It also forks heirs: zygotes with sockets of their own, which wait until the zygote before them has died and the
 supervisor asks them. So the imports survive the death of a zygote.
 
-A template is a zygote that the server has started. It forks families: the zygote of a job and its supervisor, which
-leaves the imported modules behind by `exec` (decision 045). And it forks branches: templates of one search each, which
-go on to import what the script of its trials imports (decision 053).
+A template is a zygote that the server or an agent has started. It forks families: the zygote of a job and its
+supervisor, which leaves the imported modules behind by `exec` (decision 045). And it forks branches: templates of one
+search each, which go on to import what the script of its trials imports (decision 053).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def main() -> int:
 
 
 def _greet(connection: socket.socket, path: Sequence[str]) -> None:
-    ready = wire.Ready(files=_imported, places=_places(path), families=True, branches=True)
+    ready = wire.Ready(files=_imported, places=_places(path), families=True, branches=True, adopted=True)
     connection.send(wire.encode(ready))
 
 
@@ -199,7 +199,12 @@ def fork(request: bytes, descriptors: Sequence[int]) -> Birth | Heir | wire.Answ
             os.write(write, _LEADS)
             os.close(write)
             _pass(gate)
-            return Heir(socket.socket(fileno=given[0])) if request == wire.HEIR else _birth(given)
+            match request:
+                case wire.HEIR:
+                    return Heir(socket.socket(fileno=given[0]))
+                case wire.ADOPTED:
+                    return _become_supervisor(*given)
+            return _birth(given)
         except OSError:
             os._exit(1)  # it must not go on as a second zygote
     os.close(write)

@@ -32,7 +32,7 @@ from edt_sdk import EdtError, Job
 from edt_sdk.schemas.job import JobState
 from tests.chaos import fleet_plan, referee
 from tests.chaos.fleet_plan import Kind, Step
-from tests.chaos.fleet_watch import AGENT, Watch, holds, shared_slots
+from tests.chaos.fleet_watch import AGENT, Seen, Watch, holds, shared_slots
 from tests.chaos.plan import Training
 from tests.chaos.scenario import ZOO
 from tests.e2e.fleet import HEAD, Machines, home_of, offered
@@ -348,14 +348,21 @@ def nothing_left(machines: Machines, watch: Watch) -> None:
     deadline = time.monotonic() + LAST
     while time.monotonic() < deadline:
         left = [str(path) for name in NAMES for path in (machines.folder / name / "jobs").glob("*")]
-        left += [f"{each.machine}: {each.pid} {each.command}" for each in watch.living() if _of_job(each.command)]
+        living = watch.living()
+        agents = {each.pid for each in living if AGENT in each.command and " below " not in each.command}
+        left += [f"{each.machine}: {each.pid} {each.command}" for each in living if _of_job(each, agents)]
         if not left:
             return
         time.sleep(0.5)
     raise AssertionError("left behind:\n" + "\n".join(left))
 
 
-def _of_job(command: str) -> bool:
+def _of_job(seen: Seen, agents: set[int]) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(seen.pid)
+        if process.ppid() in agents and "edt_sdk.training.zygote" in process.cmdline():
+            return False  # a template
+    command = seen.command
     return f"{AGENT} below" in command or "edt_sdk.training" in command or "edt_server.supervisor" in command
 
 

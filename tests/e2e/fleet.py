@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from edt_sdk import Job
+from edt_sdk.schemas.wire.zygote import ZYGOTE_OPTION
 from edt_sdk.testing import LocalServer
 from tests.e2e.gates import Gates
 from tests.e2e.harness import Jobs
@@ -21,9 +25,14 @@ HEAD, PORT = "head", 8790
 
 
 class Machines:
-    """Machines of a network, and a server on its machine "head", which has no slots of its own by default."""
+    """Machines of a network, and a server on its machine "head", which has no slots of its own by default.
 
-    def __init__(self, network: Network, folder: Path, *, slots: int = -1) -> None:
+    `more` are further settings of the server, and `options` those of `LocalServer`.
+    """
+
+    def __init__(
+        self, network: Network, folder: Path, *, slots: int = -1, more: Mapping[str, object] = {}, **options: Any
+    ) -> None:
         self.network = network
         self.folder = folder
         traits = {
@@ -31,8 +40,9 @@ class Machines:
             "EdtApp.local_slots": slots,
             "EdtApp.fleet_listen": f"{network.addresses[HEAD]}:{PORT}",
             "EdtApp.checkpoint_interval": 1.0,
+            **more,
         }
-        self.server = LocalServer(folder / "server", traits=traits)
+        self.server = LocalServer(folder / "server", traits=traits, **options)
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
 
     @contextmanager
@@ -68,6 +78,16 @@ class Machines:
     def crash(self, name: str) -> None:
         """Kill everything on a machine at once."""
         self.network.kill(name)
+
+    def forked(self, name: str) -> tuple[list[str], bool]:
+        """The supervisors and outposts on a machine, and whether its agent has one template that forked all of them."""
+        found = [process for pid in self.network.pids(name) if (process := psutil.Process(pid)).is_running()]
+        below = {process.pid: process.cmdline() for process in found if "below" in process.cmdline()}
+        agents = {psutil.Process(pid).ppid() for pid in below}
+        zygotes = [process for process in found if "edt_sdk.training.zygote" in process.cmdline()]
+        templates = [process for process in zygotes if process.ppid() in agents]
+        programs = sorted(words[words.index("below") + 2] for words in below.values())
+        return programs, len(templates) == len(agents) == 1 and all(ZYGOTE_OPTION in words for words in below.values())
 
     def log(self, name: str) -> str:
         """What the agent of a machine has said."""

@@ -21,7 +21,7 @@ ARGUMENTS = ("--epochs", str(EPOCHS), "--samples", "300")
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[Network]:
-    with Network("one", "two", "three", "head") as network:
+    with Network("one", "two", "three", "four", "head") as network:
         yield network
 
 
@@ -52,23 +52,32 @@ def begun(jobs: Jobs, gates: Gates) -> Job:
     return jobs.submit("cnn.py", *ARGUMENTS, "--gates", str(gates.folder))
 
 
-def test_a_training_grows_over_machines_and_moves_when_its_first_one_leaves(
+def test_a_training_grows_over_four_machines_and_moves_when_its_first_one_leaves(
     machines: Machines, jobs: Jobs, alone: Job, gates: Gates
 ) -> None:
     job = begun(jobs, gates)
     on(jobs, job, gates, {"one"}, workers=1)
-    machines.join(jobs, "two")
-    on(jobs, job, gates, {"one", "two"}, workers=2)
+    for name in ("two", "three", "four"):
+        machines.start(jobs, name)
+    on(jobs, job, gates, {"one", "two", "three", "four"}, workers=4)
     more_updates(jobs, job, gates)
+    assert machines.forked("one") == (["supervisor"], True)
+    assert machines.forked("two") == (["outpost"], True)
+    for name in ("three", "four"):
+        jobs.client.drain_host(name)
+    on(jobs, job, gates, {"one", "two"}, workers=4)
     # The machine with the job's supervisor and its files gives up its slot.
     jobs.client.drain_host("one")
-    on(jobs, job, gates, {"two"}, workers=3)
+    gates.open_until(lambda: home_of(jobs, job) == "two", "another supervisor on the other machine", ready=0)
+    on(jobs, job, gates, {"two"}, workers=5)
     more_updates(jobs, job, gates)
     jobs.client.drain_host("one", undo=True)
-    on(jobs, job, gates, {"one", "two"}, workers=4)
+    on(jobs, job, gates, {"one", "two"}, workers=6)
     gates.open_all()
     is_as_alone(jobs, job, alone)
-    until(lambda: not list((machines.folder / "two" / "jobs").iterdir()), "the end of what was copied")
+    for name in ("two", "three", "four"):
+        folder = machines.folder / name / "jobs"
+        until(lambda folder=folder: not list(folder.iterdir()), f"the end of what was copied to {name}")
 
 
 def on_two_machines(machines: Machines, jobs: Jobs, gates: Gates) -> tuple[Job, str, str]:

@@ -48,3 +48,9 @@ def test_no_module_of_the_server_loads_torch_or_widgets(package):
 
 def test_the_server_side_knows_no_web():
     assert loaded_by(every_module("edt_server")) & {"tornado", "jupyter_server", "requests"} == set()
+
+
+def test_the_agent_of_a_host_is_light():
+    """It is the one process of ours on a machine without work, and starts with each of its machines."""
+    heavy = {"sqlalchemy", "alembic", "numpy", "tornado", "jupyter_server", "requests", "pygments"}
+    assert loaded_by("import edt_server.agent.host, edt_server.agent.join, edt_server.agent.outpost") & heavy == set()

@@ -46,9 +46,9 @@ edt_sdk.training.update: training.exchange training.sampling training.state
 edt_sdk.training.user: callbacks formatting training.exchange training.records training.sampling training.state training.update
 edt_sdk.training.validation: training.checkpoints training.exchange training.state training.update training.user
 edt_sdk.waiting: display formatting http packing
-edt_server.agent: files fleet messaging supervisor supervisor.processes supervisor.programs supervisor.state_machines system
+edt_server.agent: files messaging supervisor supervisor.processes supervisor.programs supervisor.state_machines system
 edt_server.catalogue: edt_sdk.packing files ledger settings store system
-edt_server.channel: catalogue files fleet ledger messaging settings store supervisor supervisor.processes supervisor.programs system
+edt_server.channel: catalogue files fleet ledger messaging settings store supervisor supervisor.programs system
 edt_server.deployments: system
 edt_server.files: system
 edt_server.fleet: files messaging settings system

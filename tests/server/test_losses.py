@@ -6,6 +6,9 @@ import msgspec
 
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control
+from edt_server.core.events import SlotsChanged
+from edt_server.history.picture_data import marks_of
+from edt_server.ledger.recovery import MOST_LOST_HOSTS
 
 
 class TestLostWorkers:
@@ -52,6 +55,19 @@ class TestLostSupervisors:
         trained.form("a")
         assert trained.state("a") is JobState.RUNNING
 
+    def test_one_whose_job_moves_to_another_host_is_not_said_to_be_lost(self, trained):
+        there = (control.Slot(id=7, host="b"), control.Slot(id=8, host="c"), control.Slot(id=9, host="c"))
+        trained.do(lambda change: change.apply(SlotsChanged(there)))
+        trained.leave("a")
+        trained.say("a", control.Relocated(host="h"))
+        trained.lose("a")
+        assert trained.texts("a", "supervisor_lost") == ["moved to host c"]
+        assert (trained.state("a"), trained.row("a").message) == (JobState.RECOVERING, "It moves to another host.")
+        moved, lost = trained.ledger.store.events(job="a", kinds=["supervisor_lost"]), "ended unexpectedly"
+        assert not [mark for mark in marks_of(moved) if mark.kind == "failure"]
+        trained.lose("a")
+        assert lost in trained.texts("a", "supervisor_lost")[1]
+
     def test_three_that_came_to_nothing_fail_the_job(self, trained):
         trained.lose("a")  # this one had trained
         for _ in range(2):
@@ -63,6 +79,16 @@ class TestLostSupervisors:
         trained.resume("a")
         trained.lose("a")
         assert trained.state("a") is JobState.RECOVERING, "a person wanted it tried anew"
+
+    def test_lost_hosts_are_no_fault_of_the_job_until_there_are_many(self, trained):
+        trained.lose("a")  # this one had trained
+        for _ in range(MOST_LOST_HOSTS - 1):
+            trained.lose("a", host="b")
+            assert trained.state("a") is JobState.RECOVERING
+        assert "was lost with host b" in trained.texts("a", "supervisor_lost")[-1]
+        trained.lose("a", host="b")
+        assert trained.state("a") is JobState.FAILED
+        assert trained.row("a").message.startswith(f"It lost its host {MOST_LOST_HOSTS} times in a row")
 
     def test_any_fruit_begins_the_count_anew(self, trained):
         for _ in range(4):

@@ -98,8 +98,9 @@ class StandIn:
     def start_driver(self, **environ: str) -> Child:
         return self._start("driver", "edt_sdk.training.driver", to_environ(self.job), environ)
 
-    def start_worker(self, worker: int, **environ: str) -> Child:
-        own = WorkerContext(worker=worker, slot=worker, device="cpu", pulse=str(self.root / f"pulse-{worker}"))
+    def start_worker(self, worker: int, interface: str = "127.0.0.1", **environ: str) -> Child:
+        pulse = str(self.root / f"pulse-{worker}")
+        own = WorkerContext(worker=worker, slot=worker, device="cpu", interface=interface, pulse=pulse)
         child = self._start(f"w{worker}", "edt_sdk.training.worker", to_environ(self.job, own), environ)
         child.worker = worker
         return child
@@ -157,11 +158,11 @@ class StandIn:
     def pack(self, training: Training, *roots: Path, number: int = 0) -> None:
         payload.write(self.paths.payload(number), payload.pack(training, roots))
 
-    def prepare(self, *workers: int) -> None:
-        """Start these workers and wait until they are ready."""
+    def prepare(self, *workers: int, interface: str = "127.0.0.1") -> None:
+        """Start these workers, on the host with this address, and wait until they are ready."""
         hellos = {}
         for worker in workers:
-            self.start_worker(worker)
+            self.start_worker(worker, interface)
         for worker in workers:
             hellos[worker] = self.expect(f"w{worker}", wire.WorkerHello)
             self.send(f"w{worker}", wire.Begin(training=0, payload=str(self.paths.payload(0))))

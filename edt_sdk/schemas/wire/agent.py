@@ -29,6 +29,8 @@ PART = 1 << 20
 WINDOW = 8
 # The names under which the control channel knows the keys of hosts and of tokens. No job has a colon in its id.
 HOST_KEY, TOKEN_KEY = "host:", "token:"
+MACHINE = ""
+"""The name under which orders know the server's own machine."""
 
 
 class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +136,8 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         kind: what its results depend on, "" where it has no torch (`edt_sdk.training.update.kind`).
         below: what runs there.
         jobs: jobs with files there, and the owner of each.
+        sandbox: why the host cannot run jobs in a sandbox, in sentences, "" where it can. None from a version that
+            would run workers without one.
     """
 
     protocol: int
@@ -147,6 +151,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     kind: str
     below: tuple[Below, ...]
     jobs: tuple[tuple[str, str], ...] = ()
+    sandbox: str | None = None
 
 
 class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -153,7 +153,8 @@ class JobPaths:
 
     @property
     def temporary(self) -> Path:
-        """Return the folder that is /tmp where the job runs in a sandbox. It is removed with the job's processes."""
+        """Return the folder of what is /tmp in the job's sandboxes. It is removed with the job's processes."""
+        # Each host has a folder of its own in it. Named hosts of one machine share this one.
         return self.job_dir / "tmp"
 
     @property

@@ -1,15 +1,16 @@
 """The messages between the supervisor and its zygote (`edt_sdk.training.zygote`) over a SOCK_SEQPACKET pair.
 
-The server speaks the same protocol with its templates, which are zygotes that fork families (decision 045).
+Server and agents speak the same protocol with their templates, which are zygotes that fork families (decision 045).
 
 A request is one byte with file descriptors (SCM_RIGHTS). Its first descriptor is the gate, a pipe at which the new
 process waits: one byte lets it pass, end of file ends it. For a program, the next descriptors are a memory file with
 the `Fork`, the namespaces it is to run in, stdout, stderr, and the descriptors to inherit. For an heir, which is
 another zygote, the next one is the socket that it serves instead of its parent's. For a family, the next ones are a
-memory file with the `Family`, and stdin and log of its supervisor. For a branch, which is a template that goes on to
-import what a script imports from installed modules, they are a memory file with the script's path, the socket that it
-serves, and the memory file of its output. Answers come in the order of the requests. The first answer is `Ready`, which
-an heir does not repeat and the others do.
+memory file with the `Family`, and stdin and log of its supervisor. For an adopted family too: there the supervisor
+becomes a child of the next process above that adopts orphans, which is the agent that asks. For a branch, which is a
+template that goes on to import what a script imports from installed modules, they are a memory file with the script's
+path, the socket that it serves, and the memory file of its output. Answers come in the order of the requests. The first
+answer is `Ready`, which an heir does not repeat and the others do.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from edt_sdk.schemas.wire.control import Account
 PROGRAM = b"f"
 HEIR = b"h"
 FAMILY = b"s"
+ADOPTED = b"a"
 BRANCH = b"b"
 PASS = b"p"
 # A variable of the zygote that is only room: in a forked process /proc/<pid>/environ shows its own variables there.
@@ -88,19 +90,22 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Everything is imported. `files` has the stamps of the files that decide what was imported.
 
     `places` are the folders of the interpreter and of what it can import. A zygote of a version that cannot enter
-    namespaces has none. `families` and `branches` are False in one of a version that cannot fork these.
+    namespaces has none. `families`, `branches` and `adopted` families are False in one of a version that cannot fork
+    these.
     """
 
     files: dict[str, Stamp]
     places: tuple[str, ...] = ()
     families: bool = False
     branches: bool = False
+    adopted: bool = False
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The process exists, leads a session of its own, and waits at the gate.
 
-    It is a child of the supervisor. The supervisor of a family, and a branch, are children of the template.
+    It is a child of the supervisor. The supervisor of a family, and a branch, are children of the template. The
+    supervisor of an adopted family is a child of the agent.
     """
 
     pid: int

@@ -61,6 +61,7 @@ class Loop:
         self._has_state = False
         self._dirty = False  # a part of another member's state is in the model
         self._writing = False  # as rank 0 since the last step: the logs are complete
+        self._spans_hosts = False  # the newest group: another host may have log lines that this one lacks
         self._begun = False
         self._code = 0
 
@@ -148,6 +149,7 @@ class Loop:
         self._heartbeat.waiting()
         waiting()
         self._member = self._next_group.take(generation, waiting)
+        self._spans_hosts = self._member.spans_hosts
         self._member.group.watch = self._heartbeat
         if self._member.has_lost(self._gone):
             raise PeerLost(f"a member of generation {generation.number} was lost while it met")
@@ -251,7 +253,7 @@ class Loop:
         # All members that hold come here, and rank 0 has written this very state.
         if self._has_state and (ended is None or not keeper.has_epoch(ended.epoch + 1)):
             # With the lines that only a lost host may have had.
-            capture = partial(self._current.capture, recent=True)
+            capture = partial(self._current.capture, recent=self._spans_hosts)
             keeper.save(capture, self._current.position, self._current.updates)
 
     def _become_writer(self) -> None:
@@ -314,7 +316,8 @@ class Loop:
             self._begin()
         takers = transfers.gives.get(now.rank, ())
         if takers:
-            transfer.give(now.group, takers, self._current.capture())
+            # A joiner may be the only one left, and needs the lines of updates before it came as well.
+            transfer.give(now.group, takers, self._current.capture(recent=now.spans_hosts))
 
     def _begin(self) -> None:
         """Start without a state in any member: from the newest checkpoint, else from the payload."""

@@ -151,8 +151,7 @@ class Steps:
         self.current.last = LastUpdate(
             step, committed, now.generation, self._shards, self._schedule.updates_per_epoch, time.time()
         )
-        if now.spans_hosts:
-            self.current.remember(self.current.last)
+        self.current.remember(self.current.last)
         # Position first, then the logs: if rank 0 dies in between, the next rank 0 writes the missing lines from its
         # own `last` (`records/lines.py`).
         self._advance()
@@ -228,8 +227,7 @@ class Steps:
                 complete = self._validation_pass.totals(complete, self.current.tally)
             self.current.test, self.current.validation = complete, Totals()
             self.current.last_test = lines.test_line(step.epoch, self.current.updates, complete, now.world)
-            if now.spans_hosts:
-                self.current.remember(self.current.last_test)
+            self.current.remember(self.current.last_test)
         self._advance()
         if now.rank == 0 and complete is not None and self.current.last_test is not None:
             self._parts.recorder.metric(self.current.last_test)

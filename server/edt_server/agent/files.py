@@ -48,6 +48,7 @@ class HostFiles:
         places = {entry.path: tree.checked(entry.path) for entry in entries}
         await asyncio.to_thread(self._clear, tree, places)
         room = asyncio.Semaphore(WINDOW)
+        wrong: list[Exception] = []
 
         async def fetch_one(entry: JobFile) -> None:
             place = places[entry.path]
@@ -56,16 +57,24 @@ class HostFiles:
             beside = job_trees.unfinished(place)
             for offset in range(0, max(entry.size, 1), PART):
                 async with room:
+                    if wrong:
+                        return
                     data = await fetch(entry.path, offset) if entry.size else b""
                 await asyncio.to_thread(
                     job_trees.write_at, beside, tree.within(place), offset, data, entry.mode, fresh=offset == 0
                 )
             await asyncio.to_thread(self._finish, entry, beside, place)
 
-        async with asyncio.TaskGroup() as group:
-            for entry in entries:
-                if entry.digest:
-                    group.create_task(fetch_one(entry))
+        async def fetched(entry: JobFile) -> None:
+            try:
+                await fetch_one(entry)
+            except Exception as error:
+                wrong.append(error)
+
+        # No task is cancelled: its thread would still write after this returned.
+        await asyncio.gather(*(fetched(entry) for entry in entries if entry.digest))
+        if wrong:
+            raise ExceptionGroup("files of the job", wrong)
 
     def remove(self, tree: JobTree) -> None:
         """Remove all files of a job. Blocks."""

@@ -24,14 +24,15 @@ import zmq.asyncio
 
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress, AgentOrders
+from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, MACHINE, AgentAddress, AgentOrders
 from edt_sdk.schemas.wire.control import ServerAddress
 from edt_server.agent.below import ProcessesBelow
 from edt_server.agent.jobs import JobsHere
 from edt_server.agent.uplink import Uplink, memory
-from edt_server.fleet import MACHINE, kind_here
 from edt_server.messaging import Gatekeeper, listen, send_now, sender_of
 from edt_server.supervisor.processes.memory import forget_host
+from edt_server.system import bubblewrap
+from edt_server.system.host_kind import kind_here
 from edt_server.system.private_files import keep_private, make_private_dir
 from edt_server.system.processes import identify
 from edt_server.system.slots import find_gpus, usable_cores
@@ -86,6 +87,7 @@ class HostAgent:
             await self._over.wait()
         finally:
             # The guard ends what is left.
+            self._below.templates.stop()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -117,6 +119,7 @@ class HostAgent:
             kind=self._kind,
             below=tuple(self._below.attempts()),
             jobs=self._jobs.kept(),
+            sandbox=_without_sandbox(),
         )
 
     def _hear(self, message: wire.ToHost, data: bytes) -> None:
@@ -308,6 +311,15 @@ def main(orders_file: str) -> int:
 def _peer(host: str) -> str:
     """Return the name under which the key of a host's supervisors is admitted."""
     return f"peer {host}"
+
+
+def _without_sandbox() -> str:
+    """Return why jobs cannot run in a sandbox here, and what helps. "" where they can. Blocks for some milliseconds."""
+    try:
+        bubblewrap.check()
+    except EdtError as why:
+        return f"{why.message} {why.hint} Then start its agent again."
+    return ""
 
 
 def _address_towards(server: str) -> str:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -29,7 +30,7 @@ from edt_server.agent.uplink import Uplink
 from edt_server.files import job_trees
 from edt_server.files.job_trees import JobTree
 from edt_server.messaging import ConversationLost, read_struct
-from edt_server.supervisor.processes.predecessors import Predecessors
+from edt_server.supervisor.processes.predecessors import LOCK, Predecessors
 from edt_server.system.private_files import make_private_dir, write_private
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,8 @@ class JobsHere:
         self._room = asyncio.Semaphore(wire.WINDOW)
         self._ordered = asyncio.Event()
         self._preparing: dict[str, wire.Prepare] = {}
-        self._forgetting: dict[str, asyncio.Event] = {}  # set when all of the job is gone
+        # A job is prepared or forgotten, and one order at a time: what one writes, the other removes.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def kept(self) -> tuple[tuple[str, str], ...]:
         """Return the jobs with files of their own here, and the owner of each."""
@@ -93,18 +95,17 @@ class JobsHere:
         """Have the orders and the files of an attempt here, and start its supervisor if it belongs here.
 
         A supervisor waits for its outposts here, so what cannot be prepared for want of room is tried again. The server
-        decides where a supervisor is tried again.
+        decides where a supervisor is tried again. A newer order takes the place of this one.
         """
         job = order.launch.job_id
-        if job in self._forgetting:
-            await self._forgetting[job].wait()
         self._preparing[job] = order
         while self._preparing.get(job) is order:
-            if await self._prepared(order):
-                break
-            await asyncio.sleep(_NO_ROOM)
-        if self._preparing.get(job) is order:
-            del self._preparing[job]
+            async with self._lock(job):
+                done = self._preparing.get(job) is not order or await self._prepared(order)
+                if done and self._preparing.get(job) is order:
+                    del self._preparing[job]
+            if not done:
+                await asyncio.sleep(_NO_ROOM)
 
     async def _prepared(self, order: wire.Prepare) -> bool:
         """Prepare an attempt once. Return False when it is to be tried again."""
@@ -119,7 +120,7 @@ class JobsHere:
             await self.end_attempt(job, attempt - 1)
             if before is not None:
                 await before.stop_sending()
-            launch = localized(order.launch, self._orders, self._interface(), supervises=order.supervises)
+            launch = localized(order.launch, self._orders, self._interface())
             here = JobHere(launch, order.launch.host, JobTree(JobPaths(self._data_dir, launch.owner, job)))
             self._here[job] = here
             self._ordered.set()
@@ -136,7 +137,7 @@ class JobsHere:
             left = self._here.get(job)
             if left is not None and left.attempt == attempt and not left.ready.is_set():
                 del self._here[job]
-            if order.supervises:
+            if order.supervises and self._preparing.get(job) is order:
                 failed = wire.SupervisorStarted(job=job, attempt=attempt, identity=None, why=why, errno=number)
                 self._uplink.send(failed)
         return done
@@ -145,14 +146,18 @@ class JobsHere:
         paths = here.tree.paths
         make_private_dir(paths.job_dir)
         make_private_dir(Path(here.launch.runtime_dir))
-        if self._files is not None:
-            await self._files.have(here.tree, order.files, lambda path, offset: self._fetch(paths.job_id, path, offset))
-            await self._send_files(here, order.files, supervises=order.supervises)
+
+        async def files() -> None:
+            if self._files is not None:
+                await self._files.have(here.tree, order.files, lambda path, offset: self._fetch(order, path, offset))
+                await self._send_files(here, order.files, supervises=order.supervises)
+
+        await asyncio.gather(files(), self._below.templates.of_job(here.launch))
         if order.supervises or self._files is not None:
             write_private(paths.launch_file, msgspec.json.encode(here.launch))
         here.ready.set()
         if order.supervises:
-            self._below.start_supervisor(here.launch, paths)
+            await self._below.start_supervisor(here.launch, paths)
             self._tell_supervisor(paths.job_id, here.attempt)
 
     def _tell_supervisor(self, job: str, attempt: int) -> None:
@@ -209,7 +214,7 @@ class JobsHere:
         if here is None or here.attempt > attempt:
             return
         # All processes of an attempt hold its lock. Those without a supervisor end by themselves.
-        lock = Path(here.launch.runtime_dir) / "alive.lock"
+        lock = Path(here.launch.runtime_dir) / LOCK
         if lock.exists():
             predecessors = Predecessors(lock, patience)
             try:
@@ -219,11 +224,8 @@ class JobsHere:
 
     async def forget(self, job: str, owner: str) -> None:
         """Drop a job that is over, with all its files here."""
-        if job in self._forgetting:
-            return
-        over = self._forgetting[job] = asyncio.Event()
         self._preparing.pop(job, None)
-        try:
+        async with self._lock(job):
             here = self._here.get(job)
             if here is not None:
                 await here.stop_sending()
@@ -234,9 +236,9 @@ class JobsHere:
             if self._files is not None:
                 await asyncio.to_thread(self._files.remove, JobTree(JobPaths(self._data_dir, owner, job)))
                 await asyncio.to_thread(self._files.trim)
-        finally:
-            del self._forgetting[job]
-            over.set()
+
+    def _lock(self, job: str) -> asyncio.Lock:
+        return self._locks.setdefault(job, asyncio.Lock())
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -295,7 +297,10 @@ class JobsHere:
         await asyncio.to_thread(here.spool.compare, known, self._files.digests)
         here.sending = asyncio.create_task(here.spool.run(), name=f"spool {here.launch.job_id}")
 
-    async def _fetch(self, job: str, path: str, offset: int) -> bytes:
+    async def _fetch(self, order: wire.Prepare, path: str, offset: int) -> bytes:
+        job = order.launch.job_id
+        if self._preparing.get(job) is not order:
+            raise EdtError("The job is over, or other orders have come.", job=job)
         future = self._chunks[job, path, offset] = asyncio.get_running_loop().create_future()
         if not self._uplink.send(wire.Want(job=job, path=path, offset=offset)):
             self._chunks.pop((job, path, offset), None)

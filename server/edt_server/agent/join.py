@@ -17,11 +17,11 @@ import msgspec
 import zmq.asyncio
 
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable, Unprocessable
+from edt_sdk.schemas.hosts import check_host_name
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentOrders
 from edt_sdk.schemas.wire.control import ServerAddress
-from edt_server.fleet import TokenText, check_name, read_token
-from edt_server.messaging import Conversation, ConversationLost, key_pair, read_struct
+from edt_server.messaging import Conversation, ConversationLost, TokenText, key_pair, read_struct, read_token
 from edt_server.system.detached import inherited
 from edt_server.system.private_files import keep_private, make_private_dir
 from edt_server.system.runtime import private_dir, runtime_dir
@@ -98,7 +98,7 @@ def _with_token(
     token: TokenText, arguments: argparse.Namespace, folder: Path, before: AgentOrders | None
 ) -> AgentOrders:
     name = arguments.name or socket.gethostname().partition(".")[0]
-    check_name(name)
+    check_host_name(name)
     same = before is not None and before.server_key == token.server_key
     # With its former key it is the same host as before.
     keys = (before.public_key, before.secret_key) if before is not None and same else key_pair()

@@ -16,7 +16,7 @@ from edt_sdk.schemas.wire.agent import AgentOrders
 from edt_sdk.schemas.wire.control import Launch
 
 
-def localized(launch: Launch, here: AgentOrders, interface: str, *, supervises: bool) -> Launch:
+def localized(launch: Launch, here: AgentOrders, interface: str) -> Launch:
     """Return the orders of an attempt as they count on this host, whose workers listen at `interface`.
 
     Unprocessable when the host has no Python for the job.
@@ -31,6 +31,7 @@ def localized(launch: Launch, here: AgentOrders, interface: str, *, supervises: 
         return here.data_dir + path.removeprefix(root) if inside else path
 
     spec = msgspec.structs.replace(launch.spec, args=tuple(map(moved, launch.spec.args)))
+    isolation = msgspec.structs.replace(launch.isolation, readable=tuple(map(moved, launch.isolation.readable)))
     control = Path(here.data_dir) / "control"
     return msgspec.structs.replace(
         launch,
@@ -43,8 +44,8 @@ def localized(launch: Launch, here: AgentOrders, interface: str, *, supervises: 
         data_fs=here.data_fs or launch.data_fs,
         warm_start=moved(launch.warm_start),
         dataset_dir=moved(launch.dataset_dir),
+        isolation=isolation,
         interface=interface,
-        standbys=launch.standbys if supervises else 0,
     )
 
 

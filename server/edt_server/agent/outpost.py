@@ -23,7 +23,7 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.schemas.wire.control import Launch, Slot
+from edt_sdk.schemas.wire.control import SAME, Launch, Slot
 from edt_sdk.schemas.wire.link import Begin, Generation
 from edt_sdk.schemas.wire.task import Task
 from edt_server.agent.below import MAX_LINE
@@ -33,9 +33,10 @@ from edt_server.supervisor.processes.forker import Forker
 from edt_server.supervisor.processes.liveness import newest_updates, observe, pulse_file
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder
 from edt_server.supervisor.processes.orphans import adopt_orphans, reap_orphans
-from edt_server.supervisor.processes.predecessors import Predecessors
-from edt_server.supervisor.processes.zygote import ZygoteProcess
-from edt_server.supervisor.programs.environment import JobEnvironment
+from edt_server.supervisor.processes.predecessors import LOCK, Predecessors
+from edt_server.supervisor.processes.sandbox import JobSandbox
+from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
+from edt_server.supervisor.programs.environment import JobEnvironment, base_environment
 from edt_server.supervisor.programs.programs import program_of, stream_name, zygote_environment_of
 from edt_server.supervisor.state_machines.wording import stream_tail
 from edt_server.supervisor.stream_index import StreamIndex
@@ -53,7 +54,10 @@ SAMPLE_INTERVAL = 0.1
 
 
 class Outpost:
-    """The outpost of a job on a host. `writer` is the writing end of the connection to the agent."""
+    """The outpost of a job on a host. `writer` is the writing end of the connection to the agent.
+
+    `zygote` was forked with it, None where it starts its own.
+    """
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class Outpost:
         host: str,
         umask: int,
         writer: asyncio.StreamWriter,
+        zygote: Zygote | None = None,
     ) -> None:
         self._runtime_dir = Path(orders.runtime_dir)
         self._supervisor = order.supervisor
@@ -69,22 +74,29 @@ class Outpost:
         self._patience = max(orders.hang_timeout, LAST_PATIENCE)
         memory_dir = memory_folder(orders.job_id, host=host_mark(host, self._runtime_dir.parent))
         link = self._runtime_dir / f"link.{order.number}"
-        self._job = JobEnvironment(orders, host, link, dict(os.environ), memory_dir)
+        self._sandbox = None if orders.isolation.kind == SAME else JobSandbox(orders, memory_dir, host)
+        self._job = JobEnvironment(orders, host, link, base_environment(os.environ, orders.isolation), memory_dir)
         paths = self._job.paths
         # Where hosts have files of their own, the supervisor does not see the streams of the workers here.
         index = paths.stream_index_of(host)
         spreads = orders.spreads
         self._index = StreamIndex(index, paths.streams_dir, {}, within=paths.result_dir) if spreads else None
         self._clock = SteadyClock()
-        self._predecessors = Predecessors(self._runtime_dir / "alive.lock", 0.0)
+        self._predecessors = Predecessors(self._runtime_dir / LOCK, 0.0)
         environment = zygote_environment_of(orders)
-        zygote: ZygoteProcess | None = None
         with contextlib.suppress(OSError):  # reported when the zygote is needed
-            zygote = ZygoteProcess(orders.interpreter, environment)
+            zygote = zygote or ZygoteProcess(orders.interpreter, environment)
         streams = self._job.paths.streams_dir
-        forker = Forker(orders.interpreter, environment, streams, zygote, needed=lambda: bool(self._running))
         self._running: dict[int, int] = {}
-        self._children = Children(forker, self._exited, self._before_reap)
+        forker = Forker(
+            orders.interpreter,
+            environment,
+            streams,
+            zygote,
+            needed=lambda: bool(self._running),
+            sandbox=self._sandbox,
+        )
+        self._children = Children(forker, self._exited, self._before_reap, self._sandbox)
         self._link = LinkServer(
             link,
             leader=self._children.leader,
@@ -129,6 +141,9 @@ class Outpost:
                 task.cancel()
             await asyncio.gather(*ends.values(), return_exceptions=True)
             self._children.kill_all()
+            if self._sandbox is not None:
+                await self._children.end_orphans()
+                self._sandbox.close()
             # Only /proc shows when they are gone.
             while reap_orphans((), kill=True):  # noqa: ASYNC110
                 await asyncio.sleep(_POLL)
@@ -251,23 +266,34 @@ class Outpost:
 
 
 def main(argv: list[str]) -> int:
-    """Run an outpost from its `StartOutpost` and the `Launch` as JSON, and its host. stdin is a socket to the agent."""
+    """Run an outpost from its `StartOutpost` and the `Launch` as JSON, and its host. stdin is a socket to the agent.
+
+    Before all that, `--zygote` gives it the zygote that was forked with it.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s outpost %(levelname)s %(message)s")
     umask = os.umask(0o077)
     adopt_orphans()
+    zygote = Zygote.inherited(argv)
     order = msgspec.json.decode(argv[0], type=wire.StartOutpost)
     orders = msgspec.json.decode(argv[1], type=Launch)
     connection = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     try:
-        asyncio.run(_run(orders, order, argv[2], umask, connection))
+        asyncio.run(_run(orders, order, argv[2], umask, connection, zygote))
     except (EdtError, OSError) as wrong:
         log.error("%s", wrong)
         return 1
     return 0
 
 
-async def _run(orders: Launch, order: wire.StartOutpost, host: str, umask: int, connection: socket.socket) -> None:
+async def _run(
+    orders: Launch,
+    order: wire.StartOutpost,
+    host: str,
+    umask: int,
+    connection: socket.socket,
+    zygote: Zygote | None,
+) -> None:
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
-    await Outpost(orders, order, host, umask, writer).run(reader)
+    await Outpost(orders, order, host, umask, writer, zygote).run(reader)

@@ -28,23 +28,25 @@ _LOG_LINES = 10
 class FinalReports:
     """What a dead supervisor left: the reports in its journal, some perhaps taken before, and its last log lines.
 
-    `trouble` is why the journal cannot be read, "" when it can.
+    `trouble` is why the journal cannot be read, "" when it can. `lost_host` is the host that it was lost with, "" when
+    it ended by itself.
     """
 
     reports: tuple[Numbered, ...]
     trouble: str
     said: str
+    lost_host: str = ""
 
 
-def read_final_reports(paths: JobPaths) -> FinalReports:
+def read_final_reports(paths: JobPaths, lost_host: str = "") -> FinalReports:
     """Read what the dead supervisor left in the job's folder."""
     said = ""
     with contextlib.suppress(FileNotFoundError):
         said = "\n".join(read_regular(paths.supervisor_log).decode(errors="replace").splitlines()[-_LOG_LINES:])
     try:
-        return FinalReports(tuple(read_journal(paths.journal)), "", said)
+        return FinalReports(tuple(read_journal(paths.journal)), "", said, lost_host)
     except msgspec.MsgspecError as wrong:
-        return FinalReports((), f"Its journal cannot be read: {wrong}.", said)
+        return FinalReports((), f"Its journal cannot be read: {wrong}.", said, lost_host)
 
 
 def finalize(
@@ -67,5 +69,5 @@ def finalize(
         log.error("%s job=%s", trouble, job)
         reports.end(change, job, JobState.FAILED, f"Its supervisor ended unexpectedly. {trouble}\n{left.said}")
     elif not change.row(job).state.final:
-        recovery.supervisor_lost(change, job, left.said, stopping=stopping, progress=progress)
+        recovery.supervisor_lost(change, job, left.said, stopping=stopping, progress=progress, host=left.lost_host)
     return change.row(job).state.final

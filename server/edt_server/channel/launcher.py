@@ -20,12 +20,12 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.catalogue.places import copy_of
 from edt_server.catalogue.training import console_arguments
 from edt_server.channel.spare_supervisors import Spare
-from edt_server.channel.template import Template, TemplateChild, start_supervisor
 from edt_server.files import job_files
 from edt_server.fleet import Fleet
 from edt_server.messaging import read_struct
 from edt_server.settings import Settings
 from edt_server.store import JobRow
+from edt_server.supervisor.template import Template, TemplateChild, start_supervisor
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify
 
@@ -96,9 +96,7 @@ def launch(
         process = spare.process
     else:
         arguments = [str(paths.launch_file)]
-        process = start_supervisor(
-            arguments, template, folder=paths.job_dir, log_file=paths.supervisor_log, environ=environ
-        )
+        process = start_supervisor(arguments, template, folder=paths.job_dir, log=paths.supervisor_log, environ=environ)
     # One that another process reaps may be gone already, and then has no entry in /proc.
     identity = process.identity if isinstance(process, TemplateChild) else identify(process.pid)
     _started[identity] = process

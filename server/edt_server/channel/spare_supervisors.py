@@ -22,9 +22,9 @@ import msgspec
 from edt_sdk.schemas.wire.control import SAME, Launch
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.zygote import Ready, decode_answer, stamp
-from edt_server.channel.template import Kind, Template, TemplateChild, Templates, start_supervisor
 from edt_server.supervisor.programs.environment import start_time_variables
 from edt_server.supervisor.programs.programs import shares_torch
+from edt_server.supervisor.template import Kind, Template, TemplateChild, Templates, start_supervisor
 
 log = logging.getLogger(__name__)
 
@@ -132,9 +132,7 @@ class SpareSupervisors:
 
     async def template(self, orders: Launch) -> Template | None:
         """Return a template, ready, for this job without a spare. None for a cold start."""
-        if start_time_variables(orders.spec.env) or not shares_torch(orders.spec):
-            return None
-        return await self._templates.ready(Kind(orders.interpreter, orders.threads_per_slot))
+        return await self._templates.of_job(orders)
 
     def let_go(self) -> None:
         """Have all jobs that wait for a template start cold, because this server ends."""
@@ -187,7 +185,7 @@ def start_spare(kind: Kind, folder: Path, environ: Mapping[str, str], template: 
             ["--wait", kind.interpreter, str(kind.threads)],
             template,
             folder=folder,
-            log_file=folder / "warm.log",
+            log=folder / "warm.log",
             environ=environ,
             stdin=theirs.fileno(),
         )

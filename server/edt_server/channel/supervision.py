@@ -18,20 +18,19 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control as wire
+from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel.control import ControlServer, NotYet
 from edt_server.channel.final_reports import finalize, read_final_reports
 from edt_server.channel.launcher import launch, orders_of, wait_gone
 from edt_server.channel.spare_supervisors import SpareSupervisors
 from edt_server.files import job_files
-from edt_server.fleet import MACHINE, Fleet, HostLost
+from edt_server.fleet import Fleet, HostLost
 from edt_server.ledger import Change, Changes, reports
 from edt_server.messaging import key_pair, read_struct
 from edt_server.settings import Settings
 from edt_server.store import JobRow, StoreError
-from edt_server.system.presence import FILE as PRESENCE
-from edt_server.system.presence import is_held
-from edt_server.system.processes import is_alive, same_kernel
+from edt_server.system.processes import PRESENCE, is_alive, is_held, same_kernel
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -425,10 +424,10 @@ class Supervision:
         self._watchers[job] = task
 
     async def _until_gone(self, job: str, attempt: int, identity: wire.ProcessIdentity) -> None:
-        since = time.monotonic()
+        since, lost_host = time.monotonic(), ""
         while True:
             if self._fleet is not None and self._fleet.attempts.away(job):
-                await self._fleet.attempts.supervisor_gone(job, attempt)
+                lost_host = await self._fleet.attempts.supervisor_gone(job, attempt)
                 break
             await wait_gone(identity)
             if not is_alive(identity):
@@ -439,14 +438,14 @@ class Supervision:
             if time.monotonic() > since + _LEASE and await asyncio.to_thread(self._left_behind, job, attempt, identity):
                 log.warning("the supervisor ended with its container, job=%s attempt=%d", job, attempt)
                 break
-        await self._finalize(job, attempt)
+        await self._finalize(job, attempt, lost_host)
 
     def _left_behind(self, job: str, attempt: int, identity: wire.ProcessIdentity) -> bool:
         """Return whether an invisible supervisor is gone: on this machine, not connected, and without its lock file."""
         lock = self._settings.data_dir / "jobs" / job / PRESENCE
         return same_kernel(identity) and self._greeted.get(job) != attempt and not is_held(lock)
 
-    async def _finalize(self, job: str, attempt: int) -> None:
+    async def _finalize(self, job: str, attempt: int, lost_host: str) -> None:
         """Take the reports that a dead supervisor could not deliver. Start its successor unless the job has ended."""
         row = await self._change_until_committed(lambda change: change.tx.job(job))
         # Another attempt was started in the meantime, and its own watcher looks after it.
@@ -458,7 +457,8 @@ class Supervision:
         if row is not None:
             if self._fleet is not None:
                 await self._fleet.attempts.collect(job, end=True)
-            left = await asyncio.to_thread(read_final_reports, JobPaths(self._settings.data_dir, row.owner, job))
+            paths = JobPaths(self._settings.data_dir, row.owner, job)
+            left = await asyncio.to_thread(read_final_reports, paths, lost_host)
             over = await self._change_until_committed(
                 lambda change: finalize(change, job, left, self._progress.get(job), stopping=self._stopping.get(job))
             )

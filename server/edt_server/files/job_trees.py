@@ -20,7 +20,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.agent import JobFile
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import make_folder, open_regular
-from edt_server.system.presence import FILE as PRESENCE
+from edt_server.system.processes import PRESENCE
 
 UNFINISHED = ".edt-part"
 """What the name of a file ends with that is not complete yet."""

@@ -7,21 +7,14 @@ Read first: `fleet.py`, then `connection.py` (when a host is doubtful or lost) a
 
 from edt_server.fleet import scaling
 from edt_server.fleet.addresses import interface_of
-from edt_server.fleet.connection import MACHINE, HostLost
+from edt_server.fleet.connection import HostLost
 from edt_server.fleet.fleet import Fleet
-from edt_server.fleet.kinds import kind_here
 from edt_server.fleet.local_agents import check_hosts
-from edt_server.fleet.registry import TokenText, check_name, read_token
 
 __all__ = [
-    "MACHINE",
     "Fleet",
     "HostLost",
-    "TokenText",
     "check_hosts",
-    "check_name",
     "interface_of",
-    "kind_here",
-    "read_token",
     "scaling",
 ]

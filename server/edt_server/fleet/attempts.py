@@ -19,12 +19,13 @@ import msgspec
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.control import Launch, ProcessIdentity, encode
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.regular import open_regular
 from edt_server.files.job_trees import Digests, JobTree
 from edt_server.fleet import intake
-from edt_server.fleet.connection import MACHINE, Collecting, HostConnection, HostLost
+from edt_server.fleet.connection import Collecting, HostConnection, HostLost
 from edt_server.system.private_files import write_private
 
 log = logging.getLogger(__name__)
@@ -128,12 +129,14 @@ class PlacedAttempts:
                 if self._hosts[name].connected:
                     self._spawn(self._prepare(self._hosts[name], placed), f"edt prepare {job} {name}")
 
-    async def supervisor_gone(self, job: str, attempt: int) -> None:
-        """Return when the supervisor of an attempt on a host is gone: it has ended, or its host is lost."""
+    async def supervisor_gone(self, job: str, attempt: int) -> str:
+        """Wait until the supervisor of an attempt is gone. Return its host if it was lost with that, "" otherwise."""
         placed = self._placed.get(job)
         host = None if placed is None else self._hosts.get(placed.home)
-        if host is not None:
-            await host.ending((job, attempt)).wait()
+        if host is None:
+            return ""
+        await host.ending((job, attempt)).wait()
+        return host.name if (job, attempt) in host.killed else ""
 
     def complete(self, job: str) -> bool:
         """Return whether every file of the job is here, as of the last `collect`."""
@@ -192,7 +195,8 @@ class PlacedAttempts:
         host.prepared.clear()
         for placed in self._placed.values():
             if placed.home == host.name and placed.attempt not in host.below and placed.attempt not in host.starting:
-                host.over(placed.attempt)
+                # As a rule with an agent that ended while this server was away.
+                host.over(placed.attempt, lost=True)
             elif placed.attempt in host.starting or host.name in placed.members:
                 self._spawn(self._prepare(host, placed), f"edt prepare {placed.attempt} {host.name}")
         host.holds = {job for job, _ in hello.jobs}
@@ -211,7 +215,7 @@ class PlacedAttempts:
         host.prepared.clear()
         for placed in self._placed.values():
             if placed.home == host.name:
-                host.over(placed.attempt)
+                host.over(placed.attempt, lost=True)
 
     def hear(self, host: HostConnection, peer: bytes, message: wire.ToServer, data: bytes) -> None:
         """Take what a host says of an attempt or its files."""

@@ -21,10 +21,6 @@ BEAT = 2.0
 BACK = 2.0
 
 
-MACHINE = ""
-"""The name under which orders know the server's own machine."""
-
-
 class HostLost(EdtError):
     """The host is gone, and a request to it may not have been carried out."""
 
@@ -63,6 +59,7 @@ class HostConnection:
         prepared: the attempts whose orders the present agent has.
         below: the attempts whose supervisors run there.
         ended: set for each attempt when its supervisor has ended there.
+        killed: the attempts whose supervisors were lost with the host.
         starting: who waits for a supervisor there.
         collecting: who waits for all files of a job.
         holds: jobs with files there.
@@ -83,6 +80,7 @@ class HostConnection:
     prepared: set[tuple[str, int]] = field(default_factory=set)
     below: set[tuple[str, int]] = field(default_factory=set)
     ended: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
+    killed: set[tuple[str, int]] = field(default_factory=set)
     starting: dict[tuple[str, int], asyncio.Future[ProcessIdentity]] = field(default_factory=dict)
     collecting: dict[str, Collecting] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
@@ -104,7 +102,7 @@ class HostConnection:
     def offering(self) -> bool:
         """Whether jobs may use its slots."""
         record = self.record
-        able = record.shared or bool(record.kind)
+        able = not record.lacks and (record.shared or bool(record.kind))
         staying = not record.draining and not self.ends
         return record.up and able and staying and record.provider != MACHINE_ITSELF
 
@@ -131,11 +129,13 @@ class HostConnection:
             if not each.done():
                 each.set_exception(wrong())
         for attempt in tuple(self.below):
-            self.over(attempt)
+            self.over(attempt, lost=True)
 
-    def over(self, attempt: tuple[str, int]) -> None:
-        """Record that the supervisor of an attempt has ended there."""
+    def over(self, attempt: tuple[str, int], *, lost: bool = False) -> None:
+        """Record that the supervisor of an attempt has ended there, or is lost with the host."""
         self.below.discard(attempt)
+        if lost and not self.ending(attempt).is_set():
+            self.killed.add(attempt)
         self.ending(attempt).set()
 
     def ending(self, attempt: tuple[str, int]) -> asyncio.Event:
@@ -155,6 +155,8 @@ class HostConnection:
         why = self.why
         if state is HostState.DOUBTFUL:
             why = f"No word for {self.age():.0f} s. It gets no new jobs, and after {LOST:.0f} s it counts as lost."
+        elif state is HostState.UP and record.lacks:
+            why = f"It offers no slots. {record.lacks}"
         elif state is HostState.UP and not record.shared and not record.kind:
             why = "There is no torch in its environment, so it offers no slots. Join from the environment of the jobs."
         elif state is HostState.DRAINING:

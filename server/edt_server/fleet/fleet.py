@@ -25,17 +25,18 @@ from typing import Any
 import msgspec
 
 from edt_sdk.schemas.errors import Conflict, EdtError, NotFound, Unprocessable
-from edt_sdk.schemas.hosts import HostToken, HostView, NewHostToken
+from edt_sdk.schemas.hosts import HostToken, HostView, NewHostToken, check_host_name
 from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.schemas.wire.control import ProcessIdentity
+from edt_sdk.schemas.wire.agent import MACHINE
+from edt_sdk.schemas.wire.control import SAME, ProcessIdentity
 from edt_server.fleet.addresses import advertised
 from edt_server.fleet.attempts import PlacedAttempts
-from edt_server.fleet.connection import BEAT, MACHINE, SILENT, AgentChannel, HostConnection, HostLost
-from edt_server.fleet.kinds import kind_here
+from edt_server.fleet.connection import BEAT, SILENT, AgentChannel, HostConnection, HostLost
 from edt_server.fleet.links import Links
 from edt_server.fleet.local_agents import LocalAgents
-from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry, check_name
+from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry
 from edt_server.settings import Settings
+from edt_server.system.host_kind import kind_here
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.processes import ended, identify, visible
 from edt_server.system.slots import Host, find_host
@@ -339,7 +340,7 @@ class Fleet:
         if valid is None or valid.uses < 1 or valid.expires < time.time():
             return wire.HostRefused(why="The token is used up or too old.", hint="Get a new one: edt host token")
         try:
-            check_name(join.name)
+            check_host_name(join.name)
         except Unprocessable as wrong:
             return wire.HostRefused(why=wrong.message, hint=wrong.hint)
         taken = {*self._hosts, socket.gethostname(), *self._settings.local_hosts}
@@ -363,9 +364,13 @@ class Fleet:
         return wire.HostJoined(host=name)
 
     def _greet(self, host: HostConnection, peer: bytes, hello: wire.HostHello) -> None:
-        before = host.hello
+        before, sandboxed = host.hello, self._settings.isolation.kind != SAME
         if hello.protocol != wire.AGENT_PROTOCOL:
             self._answer(peer, _other_version(hello.protocol))
+            return
+        if sandboxed and hello.sandbox is None:
+            host.why = "It has an earlier jupyter-edt than the server, which would run jobs without a sandbox."
+            self._answer(peer, wire.HostRefused(why=host.why, hint="Install the server's version there."))
             return
         fresh = host.record.up and host.peer is not None and host.closed is None and host.age() < SILENT
         if before is not None and before.identity != hello.identity:
@@ -381,11 +386,10 @@ class Fleet:
             host.ends = ""  # it is back
         if not again:
             host.since = time.time()
-        if host.record.shared:
-            self._keep(host, up=True, kind=hello.kind)
-        else:
-            resources = {"cores": hello.cores, "gpus": hello.gpus, "offers": hello.offers, "kind": hello.kind}
-            self._keep(host, up=True, **resources)
+        resources: dict[str, Any] = {}
+        if not host.record.shared:
+            resources = {"cores": hello.cores, "gpus": hello.gpus, "offers": hello.offers}
+        self._keep(host, up=True, kind=hello.kind, lacks=(hello.sandbox or "") if sandboxed else "", **resources)
         outdated = self.attempts.outdated(host.name, hello.below)
         self._answer(peer, wire.HostWelcome(outdated=outdated, beat=BEAT))
         self.attempts.greeted(host, hello)

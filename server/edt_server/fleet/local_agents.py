@@ -18,10 +18,11 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.hosts import check_host_name
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentOrders
 from edt_sdk.schemas.wire.control import ProcessIdentity
-from edt_server.fleet.registry import LOCAL, HostRecord, check_name
+from edt_server.fleet.registry import LOCAL, HostRecord
 from edt_server.messaging import key_pair, read_struct
 from edt_server.settings import Settings
 from edt_server.system.detached import start_detached
@@ -49,7 +50,7 @@ class _Left(msgspec.Struct, frozen=True, kw_only=True):
 def check_hosts(hosts: Mapping[str, int]) -> None:
     """Raise Unprocessable when these cannot be hosts: name → slots."""
     for name, slots in hosts.items():
-        check_name(name, "local_hosts")
+        check_host_name(name, "local_hosts")
         if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
             raise Unprocessable(f"The host {name!r} cannot offer {slots!r} slots.", field="local_hosts")
 

@@ -1,28 +1,22 @@
 """Keep which hosts there are and which tokens are valid, as small files (0600) below the server's control folder.
 
-A token's text has a CURVE key pair of its own, of which the server keeps the public half alone. So a machine that joins
-is known by the first byte that it sends, and what the server keeps lets nobody in. A host makes its pair itself, and
-its secret half never leaves it.
+Of a token's key pair the server keeps the public half alone, so what it keeps lets nobody in. A host makes its pair
+itself, and its secret half never leaves it.
 """
 
 from __future__ import annotations
 
-import base64
 import binascii
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from edt_sdk.schemas.errors import Unprocessable
-from edt_server.messaging import key_pair, read_struct
+from edt_server.messaging import TokenText, key_pair, read_struct
 from edt_server.system.private_files import make_private_dir, write_private
 from edt_server.system.slots import Host
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
-_PREFIX = "edt1."
 LOCAL, MACHINE_ITSELF = "local", "machine"
 """The providers of hosts of this machine: of a part of it, and of all of it, for supervisors on other hosts."""
 
@@ -39,6 +33,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
         draining: whether it gives up its slots.
         cores, gpus, offers: as in `slots.Host`.
         kind: as in `agent.HostHello`.
+        lacks: why it can run no job of this server, in sentences, "" where it can.
     """
 
     name: str
@@ -53,6 +48,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
     offers: int = 0
     kind: str = ""
+    lacks: str = ""
 
     @property
     def resources(self) -> Host:
@@ -67,15 +63,6 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
     expires: float
     uses: int
     provider: str = ""
-
-
-class TokenText(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine's half of a token: where to dial, the server's key, and the pair to join with (Z85)."""
-
-    servers: tuple[str, ...]
-    server_key: str
-    public_key: str
-    secret_key: str
 
 
 class Registry:
@@ -113,8 +100,7 @@ class Registry:
         # The id is part of no secret: it names the file, and the key's owner in the control channel.
         name = binascii.crc32(public.encode()).to_bytes(4, "big").hex()
         self.keep_token(name, JoinToken(public_key=public, expires=time.time() + seconds, uses=uses, provider=provider))
-        text = TokenText(servers=servers, server_key=server_key, public_key=public, secret_key=secret)
-        return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(text)).decode().rstrip("=")
+        return TokenText(servers=servers, server_key=server_key, public_key=public, secret_key=secret).text()
 
     def keep_token(self, name: str, token: JoinToken) -> None:
         """Store a token, new or changed."""
@@ -126,29 +112,3 @@ class Registry:
             found = read_struct(path, kind)
             if found is not None:
                 yield found
-
-
-def read_token(text: str) -> TokenText:
-    """Return what a token's text says. Unprocessable when it is none."""
-    text = text.strip()
-    try:
-        if not text.startswith(_PREFIX):
-            raise ValueError
-        body = text.removeprefix(_PREFIX)
-        return msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=TokenText)
-    except (ValueError, msgspec.MsgspecError):
-        raise Unprocessable(
-            "This is no token of an edt server.",
-            hint="An admin of the server gets one with `edt host token`. Paste the whole line, which begins with edt1.",
-            field="token",
-        ) from None
-
-
-def check_name(name: str, field: str = "name") -> None:
-    """Raise Unprocessable when this cannot be the name of a host."""
-    if not _NAME.match(name):
-        raise Unprocessable(
-            f"{name!r} cannot be the name of a host.",
-            hint="Use 1 to 63 letters, digits, dots, dashes or underscores, the first a letter or digit.",
-            field=field,
-        )

@@ -134,7 +134,7 @@ def marks_of(events: Iterable[Event]) -> list[Mark]:
         # All events are this job's, so a cause among them is the job's own.
         if event.kind in kinds.INPUTS:
             own.add(event.seq)
-        elif event.kind in FAILURES:
+        elif event.kind in FAILURES and "moved_to" not in event.data:
             marks.append(Mark(event.time, "failure", event.text))
         elif event.kind == kinds.SLOT_GRANTED:
             # One mark for all slots that a single decision moved.

@@ -299,8 +299,16 @@ def _lost(data: Data) -> str:
 
 
 def _supervisor_lost(data: Data) -> str:
+    if "moved_to" in data:
+        return (
+            f"moved to host {data['moved_to']}"
+            if data["moved_to"]
+            else "moves to another host when it has a slot there"
+        )
     attempt = data.get("attempt")
     of = "" if attempt is None else f" (attempt {attempt})"
+    if "lost_host" in data:
+        return f"its supervisor, the process that looks after its workers, was lost with host {data['lost_host']}{of}"
     return f"its supervisor, the process that looks after its workers, ended unexpectedly{of}"
 
 

@@ -15,16 +15,19 @@ from edt_server.messaging.encrypted_socket import (
     sender_of,
 )
 from edt_server.messaging.gatekeeper import Gatekeeper
+from edt_server.messaging.join_token import TokenText, read_token
 
 __all__ = [
     "AgentConnection",
     "Conversation",
     "ConversationLost",
     "Gatekeeper",
+    "TokenText",
     "key_pair",
     "listen",
     "read_address",
     "read_struct",
+    "read_token",
     "send_now",
     "sender_of",
 ]

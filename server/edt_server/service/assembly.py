@@ -96,7 +96,7 @@ async def open_service(
         threads = settings.threads_per_slot or threads_per_slot(slots)
 
         timeline = TimelineFeed(ledger.store, lambda: ledger.seq, ledger.name)
-        # A spare is a child of this process, and could not become one of an agent's.
+        # A spare is a child of this process, and could not become one of an agent's. Agents have templates.
         spares = SpareSupervisors(
             0 if settings.local_hosts else settings.warm_workers,
             settings.runtime_dir,

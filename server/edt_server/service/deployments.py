@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+import socket
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,7 @@ class Deployments:
         Raises Conflict when the name is taken, NotFound for an unknown version, Unprocessable when it cannot be served.
         """
         new.check()
-        version = await self._servable(user, new.version)
+        version = await self._servable(user, new.version, new.instance_group)
         name = new.name or VersionReference.of(version.name).name
         group = self._service.sharing.plan.group(new.instance_group)
         record = DeploymentRecord(instance_group=group.name, settings=new.settings)
@@ -104,7 +105,7 @@ class Deployments:
     async def forecast(self, user: str, new: NewDeployment) -> Forecast:
         """Return when such a deployment would answer, and on whose slots. Changes nothing. NotFound for no version."""
         new.check()
-        version = await self._servable(user, new.version, checked=False)
+        version = await self._servable(user, new.version, new.instance_group, checked=False)
         record = DeploymentRecord(instance_group=new.instance_group, settings=new.settings)
         serves = Serves(deployment=new.name, revision=1, version=version.name, sha256=version.sha256)
         return await self._service.forecast(user, _job_of(version, record, serves)[0])
@@ -144,8 +145,8 @@ class Deployments:
         Conflict while another one is about to take over.
         """
         new.check()
-        self._row(user, name)  # of two mistakes the name is told first
-        version = await self._servable(user, new.version)
+        row = self._row(user, name)  # of two mistakes the name is told first
+        version = await self._servable(user, new.version, record_of(row).instance_group)
         async with self._beginning:
             row = self._row(user, name)
             record = record_of(row)
@@ -212,7 +213,7 @@ class Deployments:
                 raise Conflict(f"{name} has served nothing yet.", hint="Let it serve a version first: update().")
             if record.active and not await self._failed(row, record):
                 raise Conflict(f"{name} is not stopped.")
-            version = await self._servable(user, last.version)
+            version = await self._servable(user, last.version, record.instance_group)
             if record.active:
                 await self.reconciler.update(row, lambda there: there.stopped("It could not be served."))
             await self._begin(user, row, last.again, version, again=last.number)
@@ -280,16 +281,26 @@ class Deployments:
 
     # --- revisions ----------------------------------------------------------------------------------------------------
 
-    async def _servable(self, user: str, version: str, *, checked: bool = True) -> ServableVersion:
+    async def _servable(self, user: str, version: str, instance_group: str, *, checked: bool = True) -> ServableVersion:
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise Unprocessable(
                 "This server lacks what answers requests over HTTP.",
                 hint="Its administrator installs it: pip install 'jupyter-edt[serve]'",
             )
-        if self._service.settings.local_hosts or self._service.settings.fleet_listen:
+        settings, plan, own = self._service.settings, self._service.sharing.plan, socket.gethostname()
+        if settings.local_hosts:
             raise Unprocessable(
-                "This server has several hosts, and replicas can be reached on one only.",
-                hint="Deploy on a server with one host.",
+                "Replicas can be reached on the machine as a whole only, and this server divides it into hosts.",
+                hint="Deploy on a server without c.EdtApp.local_hosts.",
+            )
+        pool = plan.group(instance_group).resource_group
+        alone = {each.name for each in plan.resource_groups if each.hosts == (own,)}
+        if settings.fleet_listen and pool not in alone:
+            raise Unprocessable(
+                f"This server has several hosts, and replicas can be reached on its own machine {own} only.",
+                hint="Deploy in an instance group that has no other one. An admin makes it: "
+                f"edt resource create serving --host {own}; edt group create serving --resource-group serving",
+                field="instance_group",
             )
         return await self._service.versions.servable(user, VersionReference.of(version), checked=checked)
 

@@ -7,4 +7,4 @@ Never: decisions about slots (the server makes them), torch or user code.
 Read first: `main.py` (joins the pure state machine with the edges), then `state_machines/`.
 """
 
-__all__ = ["journal", "link_server", "starting", "stream_index"]
+__all__ = ["journal", "link_server", "starting", "stream_index", "template"]

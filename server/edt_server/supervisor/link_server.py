@@ -65,8 +65,11 @@ class LinkServer:
                 hint="Give the server a shorter runtime folder (JUPYTER_RUNTIME_DIR).",
             )
         self._path.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._serve, self._path, limit=MAX_LINE)
-        self._path.chmod(0o600)
+        listening = socket.socket(socket.AF_UNIX)
+        # Before it has the name, in whose place the job's processes on another host of this machine could put a link.
+        os.fchmod(listening.fileno(), 0o600)
+        listening.bind(os.fspath(self._path))
+        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=MAX_LINE)
         if self._owner is not None:
             # Not the account's own: it could put another socket in its place.
             os.chown(self._path, -1, self._owner[1])

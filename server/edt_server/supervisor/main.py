@@ -30,7 +30,7 @@ from edt_server.supervisor.processes.liveness import newest_updates, observe, pu
 from edt_server.supervisor.processes.memory import host_mark, memory_folder, remove_memory_folder, sweep
 from edt_server.supervisor.processes.memory_left import memory_is_scarce, room_for_another
 from edt_server.supervisor.processes.ports import RunPorts
-from edt_server.supervisor.processes.predecessors import Predecessors, end_leftovers
+from edt_server.supervisor.processes.predecessors import LOCK, Predecessors, end_leftovers
 from edt_server.supervisor.processes.sandbox import JobSandbox
 from edt_server.supervisor.processes.standby_processes import StandbyProcesses
 from edt_server.supervisor.processes.zygote import Zygote
@@ -55,9 +55,7 @@ from edt_server.supervisor.state_machines.standbys import NOWHERE
 from edt_server.supervisor.state_machines.watchdog import Watchdog
 from edt_server.supervisor.state_machines.wording import LastLines, stream_tail
 from edt_server.supervisor.stream_index import StreamIndex
-from edt_server.system.presence import FILE as PRESENCE
-from edt_server.system.presence import announce
-from edt_server.system.processes import identify
+from edt_server.system.processes import PRESENCE, announce, identify
 from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
@@ -104,7 +102,7 @@ class Supervisor:
         announce(paths.job_dir / PRESENCE)
         # A plain job restarts from the beginning: what its old processes still do counts for nothing.
         patience = 0.0 if isinstance(self._machine, Plain) else max(orders.hang_timeout, PREDECESSOR_PATIENCE)
-        self._predecessors = Predecessors(self._runtime_dir / "alive.lock", patience)
+        self._predecessors = Predecessors(self._runtime_dir / LOCK, patience)
         forker = Forker(
             orders.interpreter,
             zygote_environment_of(orders),
@@ -359,6 +357,12 @@ class Supervisor:
     def _start(self, key: int, slot: Slot | None, task: Task | None = None, *, standby: bool = False) -> None:
         # A machine that was divided into named hosts before, and is not any more, still hosts those slots.
         here = (self._job.host, self._identity.host)
+        serves = self._orders.spec.framework == Framework.SERVE and self._orders.spreads
+        if slot is not None and serves and (self._orders.host or slot.host not in here):
+            # A change of the plan has brought it there.
+            why = f"Replicas are reached on the server's own machine only, and not on {slot.host}."
+            self._feed(events.NotStarted(key, why))
+            return
         if slot is not None and slot.host not in here and self._orders.hosts_dir:
             self._remote.start(key, slot, task)
             return

@@ -23,7 +23,7 @@ import msgspec
 
 from edt_sdk.schemas.wire.control import Launch
 from edt_sdk.schemas.wire.paths import JobPaths
-from edt_sdk.schemas.wire.zygote import ZYGOTE_OPTION, Ready, encode
+from edt_sdk.schemas.wire.zygote import Ready, encode
 from edt_server.supervisor.main import Supervisor
 from edt_server.supervisor.processes.orphans import adopt_orphans
 from edt_server.supervisor.processes.zygote import Zygote, ZygoteProcess
@@ -43,11 +43,8 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     umask = os.umask(0o077)
     adopt_orphans()
-    zygote: Zygote | None = None
     arguments = argv[1:]
-    if arguments[:1] == [ZYGOTE_OPTION]:
-        zygote = Zygote.given(*map(int, arguments[1:4]))
-        del arguments[:4]
+    zygote = Zygote.inherited(arguments)
     match arguments:
         case ["--wait", interpreter, threads]:
             zygote = zygote or ZygoteProcess(interpreter, zygote_environment(os.environ, int(threads)))

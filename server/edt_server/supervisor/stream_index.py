@@ -43,7 +43,7 @@ class StreamIndex:
                 with contextlib.suppress(msgspec.DecodeError):  # torn, because the disk was full
                     growth = msgspec.json.decode(line, type=_Growth)
                     self._sizes[growth.f] = growth.n
-        self._descriptor = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def sample(self, now: float) -> None:
         """Write a line for every file that has grown. `now` is in seconds since the epoch."""

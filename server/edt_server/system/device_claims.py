@@ -19,9 +19,8 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.wire.control import ProcessIdentity
-from edt_server.system.presence import is_held
 from edt_server.system.private_files import write_private
-from edt_server.system.processes import is_alive, visible
+from edt_server.system.processes import is_alive, is_held, visible
 from edt_server.system.runtime import private_dir
 
 _SUFFIX = ".json"

@@ -51,10 +51,16 @@ def isolation(
             "Only root can run jobs as the accounts of their owners, and this server is not root.",
             hint="Start it as root, for example as a service of the system, or set c.EdtApp.isolation to 'sandbox'.",
         )
-    if hosts:
+    if hosts and kind == ACCOUNT:
         raise ServerUnreachable(
-            "Jobs on hosts cannot run in a sandbox.",
-            hint="Leave c.EdtApp.local_hosts and c.EdtApp.fleet_listen empty, or set c.EdtApp.isolation to 'same'.",
+            "Jobs on hosts cannot run as the accounts of their owners.",
+            hint="Set c.EdtApp.isolation to 'sandbox', which works on hosts too, or leave c.EdtApp.local_hosts and "
+            "c.EdtApp.fleet_listen empty.",
+        )
+    if hosts and not network:
+        raise ServerUnreachable(
+            "Workers on several hosts need the network, and c.EdtApp.sandbox_network takes it from them.",
+            hint="Leave c.EdtApp.local_hosts and c.EdtApp.fleet_listen empty, or set c.EdtApp.sandbox_network to True.",
         )
     try:
         bubblewrap.check(users=kind == SANDBOX)

@@ -3,16 +3,20 @@
 A process is identified by host, boot, pid namespace, pid and the clock tick at which it started. Signals go through a
 pidfd that is opened first and compared afterwards, so that the pid cannot be reused between the check and the signal.
 Nothing here starts or reaps a process.
+
+A container's processes are not visible from another one, and the processes of an ended container never will be. A file
+lock shows that one lives: the kernel holds it exactly as long as the process exists, whatever its namespace.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import os
 import signal
 import socket
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from edt_sdk.schemas.wire.control import ProcessIdentity
@@ -20,6 +24,8 @@ from edt_sdk.schemas.wire.control import ProcessIdentity
 # Fields of /proc/<pid>/stat, counted after the name in brackets, which may itself have blanks and brackets (proc(5)).
 _STATE, _PARENT, _START = 0, 1, 19
 _ENDED = frozenset("ZXx")
+PRESENCE = "supervisor.lock"
+"""The file in a job's folder that its supervisor locks."""
 
 
 def identify(pid: int) -> ProcessIdentity:
@@ -69,7 +75,7 @@ def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
         return True
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_pidfd(identity: ProcessIdentity) -> Iterator[int | None]:
     """Return a descriptor that is readable when the process has exited, None when it has or is not visible here."""
     descriptor: int | None = None
@@ -155,3 +161,29 @@ def _pid_namespace() -> str:
 
 def _namespace_of(pid: int) -> str:
     return os.readlink(f"/proc/{pid}/ns/pid")
+
+
+def announce(path: Path) -> int:
+    """Hold the lock until this process ends. Return its descriptor, or -1 where files cannot be locked."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(OSError):  # an earlier supervisor still holds it, and will exit
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return descriptor
+    return -1
+
+
+def is_held(path: Path) -> bool:
+    """Return whether any process of this kernel holds the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # A shared probe: two readers at the same time must not take each other for the holder.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,4 +1,7 @@
-"""Reaches for everything that is not this job's: `eve.py targets.json` writes what she got into the result folder."""
+"""Reaches for everything that is not this job's: `eve.py targets.json` writes what she got into the result folder.
+
+A second argument is the name of that file.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +77,7 @@ attempt("write into the interpreter", lambda: write(os.path.join(os.path.dirname
 attempt("read the key of her supervisor", (result / "../../../../jobs" / result.name / "launch.json").read_bytes)
 # The job's own files are there, and it may fork and signal as always.
 own = result / "model" / "own.txt"
+own.parent.mkdir(exist_ok=True)
 own.write_text("mine")
 child = os.fork()
 if child == 0:
@@ -82,4 +86,4 @@ os.kill(child, signal.SIGTERM)
 got["end her own child"] = os.waitpid(child, 0)[1] == signal.SIGTERM
 Path("/tmp/eve.txt").write_text("temporary")
 Path("/dev/shm/eve.txt").write_text("shared")
-(result / "got.json").write_text(json.dumps(got))
+(result / (sys.argv[2:] or ["got.json"])[0]).write_text(json.dumps(got))

@@ -10,7 +10,9 @@ import msgspec
 import zmq.asyncio
 
 from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.control import SAME, Isolation
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
 from edt_server.channel.control import ControlServer
 from edt_server.fleet import Fleet
 from edt_server.messaging import AgentConnection, read_address, read_struct
@@ -20,15 +22,24 @@ from edt_server.system.runtime import private_dir
 from tests.waiting import LIMIT, until_async
 
 
+class _Light(Settings):
+    """Templates and zygotes leave torch out, which changes nothing here: a worker imports it itself."""
+
+    @property
+    def job_environ(self):
+        return {**super().job_environ, ONLY_VARIABLE: "edt_sdk.training.script"}
+
+
 class AgentServer:
     """One start of a server with these hosts of this machine, by name and slots.
 
     `changes` are the names of the hosts that were offered, each time they changed.
     """
 
-    def __init__(self, folder, **hosts):
+    def __init__(self, folder, isolation=SAME, **hosts):
         self.runtime = private_dir(folder / "r")
-        self.settings = Settings(data_dir=folder / "data", runtime_dir=self.runtime, local_hosts=hosts)
+        own = {"data_dir": folder / "data", "runtime_dir": self.runtime}
+        self.settings = _Light(**own, local_hosts=hosts, isolation=Isolation(kind=isolation))
         self.addresses = self.settings.control_dir / "hosts"
         self.changes = []
         self.fleet = Fleet(self.settings, self._changed)
@@ -68,7 +79,8 @@ class AgentServer:
 
     def placed(self, orders, *hosts, home=""):
         """Know a job whose supervisor is at home, and prepare these hosts for outposts of it; returns its orders."""
-        orders = msgspec.structs.replace(orders, data_dir=str(self.settings.data_dir), host=home)
+        own = {"data_dir": str(self.settings.data_dir), "isolation": self.settings.isolation}
+        orders = msgspec.structs.replace(orders, **own, host=home)
         paths = JobPaths(self.settings.data_dir, orders.owner, orders.job_id)
         for folder in (paths.job_dir, paths.code_dir(""), paths.streams_dir):
             folder.mkdir(parents=True, exist_ok=True)

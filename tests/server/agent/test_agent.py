@@ -12,12 +12,13 @@ import msgspec
 import pytest
 
 from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.schemas.wire.control import Slot
+from edt_sdk.schemas.wire.control import SANDBOX, Slot
 from edt_sdk.schemas.wire.link import WorkerHello
 from edt_server.agent.guard import state_of
 from edt_server.messaging import AgentConnection, ConversationLost, key_pair
 from edt_server.supervisor.processes.memory import host_mark, memory_folder
 from edt_server.system.processes import identify, is_alive, parent_of
+from tests.sandboxes import needs_bubblewrap
 from tests.waiting import LIMIT, until_async
 
 pytestmark = pytest.mark.asyncio
@@ -51,6 +52,24 @@ async def test_an_outpost_starts_a_worker_passes_on_what_it_says_and_ends_it(ser
     supervisor.send(orders.job_id, wire.Farewell(over=True))
     assert (await supervisor.hear(wire.OutpostEnded)).code == 0
     assert not os.path.exists(f"/proc/{outpost.pid}")  # noqa: ASYNC240
+
+
+async def test_workers_of_an_outpost_are_in_a_sandbox_that_ends_with_it(serve, supervise, orders):
+    needs_bubblewrap()
+    server = await serve(a=1, isolation=SANDBOX)
+    supervisor = await supervise(server, "a")
+    orders = server.placed(orders, "a")
+    supervisor.send(orders.job_id, start_outpost(orders))
+    outpost = await supervisor.hear(wire.OutpostStarted)
+    supervisor.send(orders.job_id, wire.StartProcess(worker=3, slot=Slot(id=5, host="a")))
+    worker = await supervisor.hear(wire.ProcessStarted)
+    assert isinstance((await supervisor.hear(wire.ProcessSaid)).message, WorkerHello)
+    seen = Path(f"/proc/{worker.pid}/root{orders.data_dir}")
+    assert sorted(os.listdir(seen)) == ["jobs", "results"]
+    assert os.listdir(seen / "jobs") == [orders.job_id]
+    os.kill(outpost.pid, signal.SIGKILL)
+    await supervisor.hear(wire.OutpostEnded)
+    await until_async(lambda: not os.path.exists(f"/proc/{worker.pid}"))
 
 
 async def test_an_outpost_waits_for_the_orders_of_its_job(serve, supervise, orders):

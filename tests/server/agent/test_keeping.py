@@ -12,6 +12,7 @@ import pytest
 
 from edt_sdk.schemas.hosts import HostState
 from edt_sdk.schemas.wire import agent as wire
+from edt_sdk.schemas.wire.control import SANDBOX
 from edt_server.fleet import HostLost
 from edt_server.system.processes import is_alive
 from tests.waiting import until_async
@@ -55,6 +56,17 @@ async def test_an_agent_that_dies_is_replaced_and_its_host_is_away_meanwhile(ser
     await server.connected("a")
     assert server.identity("a") != before
     assert {each.state for each in server.fleet.standing()} == {HostState.UP}
+
+
+async def test_a_host_without_bubblewrap_offers_nothing_and_says_what_to_install(serve, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    server = await serve(a=1, isolation=SANDBOX)
+    await server.connected("a")
+    assert server.fleet.there == ()
+    (view,) = server.fleet.standing()
+    assert view.state is HostState.UP
+    assert view.why.startswith("It offers no slots. A sandbox cannot be started: there is no bwrap on this machine. ")
+    assert "apt-get install bubblewrap" in view.why
 
 
 async def test_what_is_asked_of_a_host_that_is_not_there_fails(serve, orders):

@@ -14,7 +14,7 @@ from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.channel import spare_supervisors as module
 from edt_server.channel.launcher import launch, wait_gone
 from edt_server.channel.spare_supervisors import SpareSupervisors, start_spare
-from edt_server.channel.template import Kind
+from edt_server.supervisor.template import Kind
 from edt_server.system.detached import inherited
 from tests.waiting import until_async
 

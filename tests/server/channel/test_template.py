@@ -19,10 +19,10 @@ import pytest_asyncio
 
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.zygote import ONLY_VARIABLE
-from edt_server.channel import template as module
 from edt_server.channel.launcher import launch, wait_gone
 from edt_server.channel.spare_supervisors import SpareSupervisors, start_spare
-from edt_server.channel.template import Kind, TemplateChild, Templates
+from edt_server.supervisor import template as module
+from edt_server.supervisor.template import Kind, TemplateChild, Templates
 from edt_server.system.detached import inherited, open_log
 from tests.waiting import until_async
 
@@ -119,7 +119,7 @@ async def test_the_supervisors_of_a_template_go_on_after_it_and_the_next_job_get
         os.kill(template.pid, signal.SIGKILL)
         await until_async(lambda: template.gone)
         assert not psutil.pid_exists(template.pid)
-        assert template.fork([], folder="/", log_file="/dev/null", environ={}, stdin=0) is None
+        assert template.fork([], folder="/", log="/dev/null", environ={}, stdin=0) is None
         assert supervisor.is_running()
         assert zygote.is_running()
         second, again = await asyncio.gather(templates.ready(KIND), templates.ready(KIND))

@@ -9,8 +9,8 @@ import socket
 import msgspec
 
 from edt_sdk.schemas.wire import agent as wire
-from edt_server.fleet import Fleet, read_token
-from edt_server.messaging import key_pair
+from edt_server.fleet import Fleet
+from edt_server.messaging import key_pair, read_token
 from edt_server.settings import Settings
 from edt_server.system.processes import identify
 
@@ -113,6 +113,7 @@ class Machine:
             "memory": 1 << 30,
             "kind": "kind-1",
             "below": (),
+            "sandbox": "",
         }
         return wire.HostHello(**fields | changes)
 

@@ -9,8 +9,9 @@ import pytest
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.hosts import HostState
 from edt_sdk.schemas.wire import agent as wire
-from edt_server.fleet import read_token
+from edt_sdk.schemas.wire.control import SANDBOX, Isolation
 from edt_server.fleet.connection import SILENT
+from edt_server.messaging import read_token
 from tests.server.fleet.machines import Machine, Server, joined
 
 pytestmark = pytest.mark.asyncio
@@ -116,6 +117,34 @@ async def test_the_next_server_knows_hosts_and_tokens(server, tmp_path):
     assert late.join(token) == wire.HostJoined(host="c")
     assert "used up" in Machine(follower, "d").join(token).why
     await follower.fleet.stop()
+
+
+async def test_a_machine_without_sandboxes_offers_no_slots_to_a_server_that_needs_them(server, tmp_path):
+    strict = await Server(tmp_path / "strict", isolation=Isolation(kind=SANDBOX)).open()
+    for each, offered in ((server, ["a"]), (strict, [])):
+        host = Machine(each)
+        host.join(each.fleet.make_token().token)
+        host.connect(sandbox="There is no bwrap. Install it.")
+        assert [there.name for there in each.fleet.there] == offered
+    view = strict.view("a")
+    assert (view.state, view.why) == (HostState.UP, "It offers no slots. There is no bwrap. Install it.")
+    follower = await Server(tmp_path / "strict", isolation=Isolation(kind=SANDBOX)).open()
+    assert follower.fleet.there == (), "nor to the next server, before it is heard"
+    host.connect(sandbox="")
+    assert [there.name for there in strict.fleet.there] == ["a"]
+    for each in (strict, follower):
+        await each.fleet.stop()
+
+
+async def test_a_machine_of_before_there_were_sandboxes_on_hosts_gets_no_job(server, tmp_path):
+    strict = await Server(tmp_path / "strict", isolation=Isolation(kind=SANDBOX)).open()
+    for each, answer in ((server, wire.HostWelcome), (strict, wire.HostRefused)):
+        host = Machine(each)
+        host.join(each.fleet.make_token().token)
+        assert isinstance(host.connect(sandbox=None), answer)
+    assert strict.fleet.there == ()
+    assert "an earlier jupyter-edt than the server, which would run jobs without a sandbox" in strict.view("a").why
+    await strict.fleet.stop()
 
 
 async def test_a_provider_that_made_the_token_counts_and_not_what_the_machine_says(server):

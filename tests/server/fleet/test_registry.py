@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from edt_sdk.schemas.errors import Unprocessable
-from edt_server.fleet.registry import HostRecord, Registry, check_name, read_token
+from edt_sdk.schemas.hosts import check_host_name
+from edt_server.fleet.registry import HostRecord, Registry
+from edt_server.messaging import read_token
 
 
 @pytest.fixture
@@ -107,10 +109,10 @@ def test_hosts_are_kept_until_they_are_forgotten(registry, tmp_path):
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a:b", "-a", "a b", "ä", "a\n", "a" * 64, "\0"])
 def test_what_cannot_be_the_name_of_a_host(name):
     with pytest.raises(Unprocessable) as refused:
-        check_name(name)
+        check_host_name(name)
     assert refused.value.ids == {"field": "name"}
 
 
 @pytest.mark.parametrize("name", ["a", "7", "node-1.cluster_2", "a" * 63])
 def test_names_of_hosts(name):
-    check_name(name)
+    check_host_name(name)

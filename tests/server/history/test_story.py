@@ -70,6 +70,8 @@ ARRIVED = {"job": "a", "priority": 5000, "max_workers": 4, "instance_group": "de
             {"attempt": 2},
             "its supervisor, the process that looks after its workers, ended unexpectedly (attempt 2)",
         ),
+        ("supervisor_lost", {"attempt": 1, "moved_to": "b"}, "moved to host b"),
+        ("supervisor_lost", {"attempt": 1, "moved_to": ""}, "moves to another host when it has a slot there"),
         ("supervisor_lost", {}, "its supervisor, the process that looks after its workers, ended unexpectedly"),
         (
             "worker_lost",

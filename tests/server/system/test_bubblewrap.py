@@ -151,5 +151,12 @@ def test_several_people_have_to_choose():
     assert "'sandbox'" in refused.value.hint
     assert isolation.isolation("", several=False, hosts=False).kind == "same"
     assert isolation.isolation("same", several=True, hosts=False).kind == "same"
-    with pytest.raises(EdtError, match="Jobs on hosts"):
-        isolation.isolation("sandbox", several=True, hosts=True)
+
+
+def test_on_hosts_there_are_no_accounts_and_the_network_is_needed(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(EdtError, match="Jobs on hosts cannot run as the accounts") as refused:
+        isolation.isolation("account", several=True, hosts=True)
+    assert "'sandbox', which works on hosts too" in refused.value.hint
+    with pytest.raises(EdtError, match="need the network"):
+        isolation.isolation("sandbox", several=True, hosts=True, network=False)

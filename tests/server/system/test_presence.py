@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from edt_server.system.presence import announce, is_held
+from edt_server.system.processes import announce, is_held
 
 HOLDER = """
 import pathlib, sys
-from edt_server.system.presence import announce
+from edt_server.system.processes import announce
 announce(pathlib.Path(sys.argv[1]))
 print(1, flush=True)
 input()

@@ -6,6 +6,7 @@ Whatever happens, the bits are those of one worker that nothing happened to.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import threading
@@ -22,6 +23,7 @@ from edt_sdk.callbacks import Callback
 from edt_sdk.schemas.wire import link as wire
 from edt_sdk.schemas.wire.pulse import Phase, read
 from edt_sdk.training.user.payload import Training, TrainOptions
+from tests.server.store.trouble import fill, small_disk
 from tests.training.member.test_loop import hash_of, lines
 from tests.training.stand_in import DEADLINE, StandIn
 from tests.waiting import until
@@ -221,6 +223,39 @@ def test_the_leader_dies_before_a_joiner_arrives_and_everything_begins_anew(job:
     job.kill(0)
     job.generation(2, 1)
     ends_well(job, 1)
+
+
+def test_who_joins_on_another_host_knows_the_lines_from_before_it_came(job: StandIn) -> None:
+    begin(job, 0)
+    job.prepare(1, interface="127.0.0.2")
+    (job.root / "hold-2").touch()
+    job.generation(2, 0, 1)
+    go_on(job)
+    until((job.root / "at-2").exists)
+    job.kill(0)
+    assert job.expect("w1", wire.Broken).generation == 2
+    # What the lost host had not sent to the server is lost with it.
+    for path in (job.paths.commits(0), job.paths.metrics(0)):
+        early = [line for line in path.read_text().splitlines(keepends=True) if json.loads(line)["update"] < 2]
+        path.write_text("".join(early))
+    job.generation(3, 1)
+    job.joined(3)
+    (job.root / "hold-2").unlink()
+    ends_well(job, 1)
+
+
+def test_a_worker_starts_on_a_full_disk_and_trains_when_there_is_room(job: StandIn) -> None:
+    with small_disk(job.paths.job_dir, 1 << 20) as mounted:
+        if not mounted:
+            pytest.skip("a small disk of its own can only be mounted as root, with the right to (CAP_SYS_ADMIN)")
+        job.pack(training(job.root), HERE)
+        ballast = job.paths.job_dir / "ballast"
+        fill(ballast)
+        job.prepare(0)
+        job.generation(1, 0)
+        until(lambda: "the training waits for room" in job.children["w0"].text)
+        ballast.unlink()
+        ends_well(job, 0)
 
 
 @pytest.mark.parametrize("leaves", [pytest.param("alone", marks=pytest.mark.long), "with another"])

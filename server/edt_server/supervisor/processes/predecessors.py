@@ -25,6 +25,7 @@ from edt_server.system.processes import identify, send_signal, stat_fields
 
 log = logging.getLogger(__name__)
 
+LOCK = "alive.lock"
 STOPPED_PATIENCE = 5.0
 POLL_INTERVAL = 0.05
 STOPPED_STATES = frozenset({"T", "t"})

@@ -2,7 +2,8 @@
 
 The supervisor and the zygotes, which run no code of the job, stay outside. So warm starts, reports and keys are as
 without a sandbox, and a job's code never sees the key of its own supervisor (decision 040). Driver, workers and all
-that they start are inside. They share one sandbox, because ranks share memory and send each other signals.
+that they start are inside. They share one sandbox on each host, because ranks share memory and send each other signals.
+On other hosts than the supervisor's an outpost takes its place.
 
 With isolation ACCOUNT they are processes of the account of the job's owner too, and this process is root (decision
 042). The results belong to that account. Folders of ours in which it makes files stay ours, and are sticky as /tmp is:
@@ -22,8 +23,10 @@ from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.frameworks import Framework
 from edt_sdk.schemas.wire.control import Account, Launch
 from edt_sdk.schemas.wire.paths import JobPaths
+from edt_sdk.schemas.wire.regular import make_folder
+from edt_server.supervisor.processes.predecessors import LOCK
 from edt_server.system.bubblewrap import Mounts, Sandbox
-from edt_server.system.presence import FILE as PRESENCE
+from edt_server.system.processes import PRESENCE
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +35,21 @@ class JobSandbox:
     """The sandbox of a job. It is started for the first process, and again should it end before the job does.
 
     Nothing of an earlier attempt may run any more. `lifeline` is a descriptor that processes hold which may outlive
-    the supervisor: without one of them, and without the supervisor, the sandbox ends.
+    the supervisor: without one of them, and without the supervisor, the sandbox ends. `member` is the name of the host,
+    where the supervisor is on another one.
     """
 
-    def __init__(self, orders: Launch, memory_dir: str) -> None:
+    def __init__(self, orders: Launch, memory_dir: str, member: str = "") -> None:
         self._orders = orders
+        self._member = member
         self.account = orders.isolation.account
         """The account of its processes, None for this process's own."""
         # The folder of an account is in the service's, which is swept by name.
         self.memory_dir = memory_dir if self.account is None or not memory_dir else f"{memory_dir}/own"
         """The job's folder in memory, "" for none."""
         self._paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
+        # No host has this name.
+        self._temporary = self._paths.temporary / (member or "_")
         self._read, self.lifeline = os.pipe2(os.O_CLOEXEC)
         self._running: Sandbox | None = None
         self._former: list[Sandbox] = []
@@ -141,7 +148,7 @@ class JobSandbox:
         os.close(self._read)
         os.close(self.lifeline)
         try:
-            _remove(self._paths.temporary)
+            _remove(self._temporary if self._member else self._paths.temporary)
         except OSError as wrong:
             # Such as a folder that the job's code has closed to its own account. It goes with the job's other files.
             log.warning("the temporary files stay: %s", wrong)
@@ -166,19 +173,22 @@ class JobSandbox:
     def _mounts(self, places: Iterable[str]) -> Mounts:
         orders, paths = self._orders, self._paths
         # What an earlier attempt has left there may also be a link.
-        _remove(paths.temporary)
-        paths.temporary.mkdir(mode=0o700)
-        if self.account is not None:
-            # Not the account's own, which could put a link in its place.
-            paths.temporary.chmod(0o1777)
+        if paths.temporary.is_symlink():
+            paths.temporary.unlink()
+        _remove(self._temporary)
+        make_folder(self._temporary, within=paths.job_dir)
+        # Not the account's own, which could put a link in its place.
+        self._temporary.chmod(0o700 if self.account is None else 0o1777)
         home = os.environ.get("HOME", "")
         runtime = Path(orders.runtime_dir)
         empty = (orders.data_dir, str(runtime.parent))
         agents = orders.spec.framework == Framework.TORCHRUN
         # A name that is mounted cannot be renamed inside. So whatever the job's code does, it stays ours outside.
-        ours = (paths.launch_file, paths.journal, paths.supervisor_log, paths.stream_index, paths.job_dir / PRESENCE)
+        index = paths.stream_index_of(self._member) if self._member else paths.stream_index
+        ours = (paths.launch_file, paths.journal, paths.supervisor_log, index, paths.job_dir / PRESENCE, runtime / LOCK)
         writable = [paths.result_dir, paths.job_dir, runtime, *([paths.streams_dir] if agents else [])]
-        fixed = [orders.dataset_dir] if orders.dataset_dir else []
+        # Of the temporary files the name: another host of this machine mounts what is below it.
+        fixed = [str(paths.temporary), *([orders.dataset_dir] if orders.dataset_dir else [])]
         return Mounts(
             readable=(*_without(home, places), *filter(None, (orders.data_fs, *orders.isolation.readable))),
             empty=empty,
@@ -187,7 +197,7 @@ class JobSandbox:
             fixed=(*fixed, *([] if agents else [str(paths.streams_dir)])),
             home="" if os.path.realpath(home) == "/" or self.account is not None else home,
             kept=() if self.account is None else tuple(_home(self.account)),
-            temporary=str(paths.temporary),
+            temporary=str(self._temporary),
         )
 
 

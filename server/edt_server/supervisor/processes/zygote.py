@@ -46,6 +46,15 @@ class Zygote:
         return Zygote(pid, connection, os.dup(self._said), lambda: _reap(pid), self.ready)
 
     @classmethod
+    def inherited(cls, arguments: list[str]) -> Zygote | None:
+        """Take the zygote that was forked with this process out of its first arguments, None where there is none."""
+        if arguments[:1] != [wire.ZYGOTE_OPTION]:
+            return None
+        _, *numbers = arguments[:4]
+        del arguments[:4]
+        return cls.given(*map(int, numbers))
+
+    @classmethod
     def given(cls, connection: int, pid: int, said: int) -> Zygote:
         """Return the zygote that was forked by this process before it executed this interpreter (decision 045)."""
         for descriptor in (connection, said):
@@ -83,9 +92,11 @@ class Zygote:
         fork = msgspec.structs.replace(fork, namespaces=len(namespaces), account=account)
         self._send_with(wire.encode(fork), wire.PROGRAM, gate, *namespaces, *descriptors)
 
-    def ask_for_family(self, family: wire.Family, gate: int, stdin: int, log: int) -> None:
-        """Request a supervisor that waits at `gate`, and its zygote."""
-        self._send_with(wire.encode(family), wire.FAMILY, gate, stdin, log)
+    def ask_for_family(
+        self, family: wire.Family, gate: int, stdin: int, log: int, *, request: bytes = wire.FAMILY
+    ) -> None:
+        """Request a supervisor that waits at `gate`, and its zygote. `request` is FAMILY or ADOPTED."""
+        self._send_with(wire.encode(family), request, gate, stdin, log)
 
     def ask_for_branch(self, script: str, gate: int, connection: int, said: int) -> None:
         """Request a branch for a script that waits at `gate`, serves `connection`, and writes its output to `said`."""

@@ -1,8 +1,9 @@
-"""Templates: zygotes of the server, from which supervisors are forked together with the zygotes of their jobs.
+"""Templates: zygotes of a server or an agent, from which supervisors are forked together with their jobs' zygotes.
 
-So one import of torch serves all jobs of a server, and its memory is shared (decision 045). A template runs no code of
-any job. It ends with this server, and what was forked from it does not. Where no template can serve, a supervisor is
-started and starts its own zygote.
+So one import of torch serves all jobs of a machine, and its memory is shared (decision 045). A template runs no code of
+any job. It ends with its server, and what was forked from it does not. Where no template can serve, a supervisor is
+started and starts its own zygote. On a host an outpost is what a supervisor is elsewhere, and both are children of the
+agent.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from pathlib import Path
 import msgspec
 
 from edt_sdk.schemas.wire import zygote as wire
+from edt_sdk.schemas.wire.control import Launch
 from edt_server.supervisor.processes.zygote import Zygote, start_zygote
-from edt_server.supervisor.programs.environment import zygote_environment
+from edt_server.supervisor.programs.environment import start_time_variables, zygote_environment
+from edt_server.supervisor.programs.programs import shares_torch
 from edt_server.system.detached import command_of, open_log, start_detached
 from edt_server.system.processes import identify
 
@@ -72,27 +75,40 @@ class TemplateChild:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self.returncode: int | None = None
         self._ended = os.pidfd_open(pid)
         weakref.finalize(self, os.close, self._ended)
         self.identity = identify(pid)
 
     def poll(self) -> int | None:
-        """Return None while it runs. Only its parent could learn its exit code, so 0 stands for all of them."""
+        """Return None while it runs, else its exit code, which only its parent learns. Elsewhere it is 0."""
         return self._wait(0.0)
 
     def wait(self, timeout: float | None = None) -> int:
         """Return when it has ended. `subprocess.TimeoutExpired` after that many seconds."""
-        if self._wait(timeout) is None:
+        code = self._wait(timeout)
+        if code is None:
             raise subprocess.TimeoutExpired(_SUPERVISOR, timeout or 0.0)
-        return 0
+        return code
 
     def kill(self) -> None:
         """Send it SIGKILL, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._ended, signal.SIGKILL)
+            signal.pidfd_send_signal(self._ended, number)
 
     def _wait(self, timeout: float | None) -> int | None:
-        return 0 if _readable(timeout, self._ended) else None
+        if self.returncode is None and _readable(timeout, self._ended):
+            code = 0
+            with contextlib.suppress(ChildProcessError):  # the child of a template, or reaped as an orphan
+                ended = os.waitid(os.P_PIDFD, self._ended, os.WEXITED)
+                if ended is not None:
+                    code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+            self.returncode = code
+        return self.returncode
 
 
 class Template(Zygote):
@@ -104,9 +120,19 @@ class Template(Zygote):
         used: when `close_after` was called last, by the clock of the event loop.
     """
 
-    def __init__(self, kind: Kind, pid: int, connection: socket.socket, said: int, reap: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        pid: int,
+        connection: socket.socket,
+        said: int,
+        reap: Callable[[], int],
+        *,
+        adopts: bool = False,
+    ) -> None:
         super().__init__(pid, connection, said, reap)
         self.kind = kind
+        self._adopts = adopts
         self.heard = asyncio.Event()
         self.gone = False
         self.used = 0.0
@@ -124,19 +150,39 @@ class Template(Zygote):
             not self.silent and self.kind.same(kind) and all(wire.stamp(path) == seen for path, seen in files.items())
         )
 
+    @property
+    def forks(self) -> bool:
+        """Whether it has imported everything and is of a version that can fork what it is for."""
+        ready = None if self.silent else self.ready
+        return ready is not None and (ready.adopted if self._adopts else ready.families)
+
     def fork(
-        self, arguments: Sequence[str], *, folder: Path, log_file: Path, environ: Mapping[str, str], stdin: int
+        self,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        log: Path,
+        environ: Mapping[str, str],
+        stdin: int = subprocess.DEVNULL,
+        program: Sequence[str] = (_SUPERVISOR,),
     ) -> TemplateChild | None:
-        """Fork a supervisor and its zygote, once this is `ready`. None when that fails. Blocks, in any thread."""
+        """Fork a supervisor and its zygote, once it `forks`. None when that fails. Blocks, in any thread.
+
+        The supervisor runs `program`, a module and what comes before all arguments.
+        """
+        module, *first = program
         family = wire.Family(
-            command=command_of(_SUPERVISOR),
+            command=(*command_of(module), *first),
             arguments=tuple(arguments),
             environ=wire.to_wire(environ),
             directory=str(folder),
         )
-        said = open_log(log_file)
+        request = wire.ADOPTED if self._adopts else wire.FAMILY
+        said = open_log(log)
         try:
-            return self._forked(lambda gate: self.ask_for_family(family, gate, stdin, said))
+            with open(os.devnull, "rb") as nothing:
+                given = nothing.fileno() if stdin == subprocess.DEVNULL else stdin
+                return self._forked(lambda gate: self.ask_for_family(family, gate, given, said, request=request))
         finally:
             os.close(said)
 
@@ -228,16 +274,39 @@ class Template(Zygote):
 class Templates:
     """The templates of a server, one for each kind of job, the one used last at the end. For the event loop.
 
+    An agent `adopts` what is forked from them: it is the next process above that adopts orphans, so supervisors become
+    its children, which the kernel kills with it. Each template ends when it was not used for `idle` seconds, None for
+    never.
+
     The trials of a search have one of their own, which has imported what their script imports from installed modules:
     a search starts the same script many times, and such imports may take longer than a trial.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], *, adopts: bool = False, idle: float | None = None) -> None:
         self._environ = environ
+        self._adopts = adopts
+        self._idle = idle
         self._templates: list[Template] = []
         self._of_searches: dict[str, Template | None] = {}
         self._branching: set[asyncio.Task[None]] = set()
         self._stopped = False
+
+    @property
+    def pids(self) -> set[int]:
+        """The processes of the templates of all jobs."""
+        return {each.pid for each in self._templates if not each.gone}
+
+    def use(self) -> None:
+        """Keep them for another `idle` seconds."""
+        for each in self._templates:
+            if self._idle is not None and not each.gone:
+                each.close_after(self._idle)
+
+    async def of_job(self, orders: Launch) -> Template | None:
+        """Return a template, ready, for this job. None for a cold start."""
+        if start_time_variables(orders.spec.env) or not shares_torch(orders.spec):
+            return None
+        return await self.ready(Kind(orders.interpreter, orders.threads_per_slot))
 
     async def ready(self, kind: Kind) -> Template | None:
         """Return a template for such jobs when it has imported everything, None when there is none.
@@ -255,13 +324,14 @@ class Templates:
         for each in known:
             if each not in self._templates:
                 each.close()
+        self.use()
         try:
             async with asyncio.timeout(IMPORT_PATIENCE):
                 await found.heard.wait()
         except TimeoutError:
             found.close()
         # A template of a version that cannot fork families stays, so that it is not started for every job.
-        return found if not found.silent and found.ready is not None and found.ready.families else None
+        return found if found.forks else None
 
     def of_search(self, kind: Kind) -> Template | None:
         """Return the template of a search's trials once it has imported everything, None before and where it cannot.
@@ -309,7 +379,8 @@ class Templates:
 
     def _begin(self, kind: Kind) -> Template | None:
         try:
-            return Template(kind, *start_zygote(kind.interpreter, zygote_environment(self._environ, kind.threads)))
+            started = start_zygote(kind.interpreter, zygote_environment(self._environ, kind.threads))
+            return Template(kind, *started, adopts=self._adopts)
         except OSError as wrong:
             log.warning("no template: %s", wrong)
             return None
@@ -335,21 +406,13 @@ def start_supervisor(
     template: Template | None,
     *,
     folder: Path,
-    log_file: Path,
+    log: Path,
     environ: Mapping[str, str],
-    stdin: int | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes] | TemplateChild:
     """Start a detached supervisor, forked from the template if there is one that serves. See `start_detached`."""
-    with open(os.devnull, "rb") as nothing:
-        stdin = nothing.fileno() if stdin is None else stdin
-        forked = (
-            None
-            if template is None
-            else template.fork(arguments, folder=folder, log_file=log_file, environ=environ, stdin=stdin)
-        )
-        return forked or start_detached(
-            _SUPERVISOR, arguments, folder=folder, log=log_file, environ=environ, stdin=stdin
-        )
+    forked = template and template.fork(arguments, folder=folder, log=log, environ=environ, stdin=stdin)
+    return forked or start_detached(_SUPERVISOR, arguments, folder=folder, log=log, environ=environ, stdin=stdin)
 
 
 def _names(interpreter: str) -> tuple[str, str]:
