@@ -119,6 +119,17 @@ class Network:
         """Plug it in again."""
         _ip("-n", f"{self._prefix}bridge", "link", "set", self._port(name), "master", "br0", "up")
 
+    def part(self, *names: str, parted: bool = True) -> None:
+        """Let these machines not reach each other any more, and nobody is told. All others reach them."""
+        for name in names:
+            bridge = ["bridge", "link", "set", "dev", self._port(name), "isolated", "on" if parted else "off"]
+            inside = ["ip", "netns", "exec", f"{self._prefix}bridge", *bridge]
+            subprocess.run(inside, capture_output=True, check=True)
+
+    def add_private(self, name: str, address: str) -> None:
+        """Give a machine an address that no other one has a route to, as behind a NAT."""
+        _ip("-n", self._prefix + name, "addr", "add", f"{address}/32", "dev", "lo")
+
     def limit(self, name: str, rate: str) -> None:
         """Let a machine send no faster than this, such as "1gbit"."""
         shaped = f"tc qdisc replace dev eth0 root tbf rate {rate} burst 256kb latency 50ms".split()

@@ -21,6 +21,7 @@ JOB_SUSPENDED = "job_suspended"
 JOB_RESUMED = "job_resumed"
 JOB_BUDGET = "job_budget"
 JOB_HELD = "job_held"
+JOB_APART = "job_apart"
 PLAN_CHANGED = "plan_changed"
 TIME_PASSED = "time_passed"  # no data: the row has the time
 SPEED_MEASURED = "speed_measured"
@@ -28,7 +29,7 @@ INPUTS = frozenset(
     {
         *(SLOTS_CHANGED, PLAN_CHANGED, TIME_PASSED),
         *(JOB_ARRIVED, JOB_DEMAND, JOB_CHANGED, JOB_GONE, JOB_SUSPENDED, JOB_RESUMED, SLOT_RELEASED, SPEED_MEASURED),
-        *(JOB_BUDGET, JOB_HELD),
+        *(JOB_BUDGET, JOB_HELD, JOB_APART),
     }
 )
 

@@ -478,7 +478,7 @@ class JobResume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 REASON_CODES = (
     "suspended", "never_fits", "busy", "starting", "share", "capped", "order", "limit", "unit", "slower",
-    "quota", "restarts",
+    "quota", "restarts", "apart",
 )  # fmt: skip
 
 

@@ -55,16 +55,16 @@ class Machines:
         with self.network.inside(HEAD), self.server:
             yield Jobs(self.server)
 
-    def join(self, jobs: Jobs, name: str, *, slots: int = 1) -> None:
-        """Have a machine join, or join again, and wait until its slots are offered."""
-        self.start(jobs, name, slots=slots)
+    def join(self, jobs: Jobs, name: str, *options: str, slots: int = 1) -> None:
+        """Have a machine join, or join again, with more options, and wait until its slots are offered."""
+        self.start(jobs, name, *options, slots=slots)
         until(lambda: offered(jobs, name) == slots, f"the slots of {name}")
 
-    def start(self, jobs: Jobs, name: str, *, slots: int = 1, env: Mapping[str, str] | None = None) -> None:
-        """Start the agent of a machine, with these variables too. The first time it gets a token of the server."""
+    def start(self, jobs: Jobs, name: str, *options: str, slots: int = 1, env: Mapping[str, str] | None = None) -> None:
+        """Start the agent of a machine, with more options and variables. The first time with a token of the server."""
         folder = self.folder / name
         command = [sys.executable, "-P", "-m", "edt_server.agent", "join", "--folder", str(folder)]
-        command += ["--slots", str(slots)]
+        command += ["--slots", str(slots), *options]
         if not (folder / "agent.json").exists():
             folder.mkdir(mode=0o700, exist_ok=True)
             (folder / "token").write_text(jobs.client.host_token().token)

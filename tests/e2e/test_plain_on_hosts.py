@@ -1,4 +1,4 @@
-"""Plain jobs on two named hosts of this machine: ranks on both, and the beginning again when one is lost."""
+"""Plain jobs on two hosts: ranks on both, and the beginning again when one is lost."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pytest
 from edt_sdk import Job
 from edt_sdk.schemas.job import JobState
 from edt_sdk.testing import LocalServer
+from tests.e2e.fleet import Machines, home_of
 from tests.e2e.harness import Jobs
 from tests.e2e.hosts import lose, wait_for_hosts
+from tests.network import Network
 from tests.waiting import until
 
 # All ranks meet, write down that they did, and wait until they are let go.
@@ -70,3 +72,28 @@ def test_one_process_runs_where_its_slots_are(two_hosts: Jobs, tmp_path: Path) -
     job.wait(300)
     assert "3 slots" in str(job.logs())
     assert os.path.basename(job.view.result_dir) == job.id
+
+
+def test_ranks_on_two_machines_meet_at_the_address_of_the_first(tmp_path: Path) -> None:
+    script = """
+        import os
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        print("rank", dist.get_rank(), "sum", int(total), "at", os.environ["MASTER_ADDR"])
+        dist.destroy_process_group()
+    """
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text(textwrap.dedent(script))
+    with Network("one", "two", "head") as network:
+        machines = Machines(network, tmp_path)
+        with machines.serving() as jobs:
+            for name in ("one", "two"):
+                machines.join(jobs, name)
+            job = jobs.client.submit(code, framework="distPyTorch", max_workers=2, progress=False).wait(300)
+            address, logs = network.addresses[home_of(jobs, job)], str(job.logs())
+            assert [f"rank {rank} sum 2 at {address}" in logs for rank in (0, 1)] == [True, True]

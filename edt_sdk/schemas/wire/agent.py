@@ -159,13 +159,15 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The host lives: processes that want to run, bytes of memory and of disk that are free. Answered by Heard.
 
-    `round_trip` is the seconds from the last beat to its answer, None before the first.
+    `round_trip` is the seconds from the last beat to its answer, None before the first. `unreached` are the hosts that
+    did not answer when this one last tried to reach them.
     """
 
     load: float
     memory_free: int
     disk_free: int
     round_trip: float | None = None
+    unreached: tuple[str, ...] = ()
 
 
 class HostNotice(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -272,7 +274,9 @@ class HostWelcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The server has heard a beat."""
+    """The server has heard a beat. The host tries to reach the hosts `probe`, and tells in its next beats."""
+
+    probe: tuple[str, ...] = ()
 
 
 class HostPeer(msgspec.Struct, frozen=True, kw_only=True):

@@ -370,7 +370,8 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All slots the job may use from now on. `version` grows, and the supervisor ignores an older one.
 
     `asked` is the number of slots the job would have if all of its resource group were free, 0 where that is not known.
-    Each training of the job holds after `budget` epochs. None is no bound.
+    Each training of the job holds after `budget` epochs. None is no bound. Workers on the hosts `apart` and the others
+    do not reach each other: none waits for them any more.
     """
 
     # A duplicate, or an older allocation that arrives late, changes nothing. So the server sends the newest one after
@@ -380,6 +381,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     # With defaults, so that the message of an older server can still be read.
     asked: int = 0
     budget: int | None = None
+    apart: tuple[str, ...] = ()
 
 
 class StopJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -15,7 +15,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         rank: its rank, from 0.
         world: processes of the job.
         slots: slots that it holds, all on one host where that was possible. The first one names the process.
-        port: port of this host, kept free for the process of rank 0. It is 0 until it is known.
+        master: address of the host of rank 0, which is the supervisor's, where the ranks are on several hosts. "" for
+            loopback.
+        port: port at that address, kept free for the process of rank 0. It is 0 until it is known.
     """
 
     run: int
@@ -23,3 +25,4 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     world: int
     slots: tuple[Slot, ...]
     port: int = 0
+    master: str = ""

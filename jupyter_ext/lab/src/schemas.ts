@@ -569,7 +569,7 @@ export interface IQuotaUse {
 /** Why a job does not hold what it asked for. */
 export interface IReason {
   /** A word for programs. */
-  code: 'suspended' | 'never_fits' | 'busy' | 'starting' | 'share' | 'capped' | 'order' | 'limit' | 'unit' | 'slower' | 'quota' | 'restarts';
+  code: 'suspended' | 'never_fits' | 'busy' | 'starting' | 'share' | 'capped' | 'order' | 'limit' | 'unit' | 'slower' | 'quota' | 'restarts' | 'apart';
   /** A plain sentence with the numbers, for people. */
   text: string;
   /** How it is computed, for those who ask; "" when there is nothing to add. */

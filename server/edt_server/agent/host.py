@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL = 0.5
 # Seconds that jobs have to leave once the machine is to be taken away. Slurm and Kubernetes give 120.
 NOTICE = 110.0
+# Seconds in which another host answers, also when a packet is lost.
+_PROBE = 3.0
 
 
 class HostAgent:
@@ -57,6 +59,7 @@ class HostAgent:
         self._interface = self._endpoint = ""
         self._socket: zmq.asyncio.Socket | None = None
         self._peers: set[str] = set()
+        self._endpoints: dict[str, str] = {}
         self._unwritten: dict[Path, bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._kinds = "", ""
@@ -132,6 +135,9 @@ class HostAgent:
                 if self._ends_at is not None:
                     # This server may not be the one that was told.
                     self._tell_notice(self._ends_at)
+            case wire.Heard(probe=names):
+                for name in self._endpoints.keys() & {*names, *self._uplink.unreached}:
+                    self._spawn(self._try(name, self._endpoints[name]), f"try {name}")
             case wire.HostPeers(peers=peers):
                 self._know_peers(peers)
             case wire.Prepare():
@@ -163,6 +169,10 @@ class HostAgent:
                 self._unwritten.pop(path, None)
                 path.unlink(missing_ok=True)
         self._peers = there
+        self._endpoints = {
+            each.host: each.endpoint for each in peers if each.endpoint and each.host != self._orders.host
+        }
+        self._uplink.unreached &= self._endpoints.keys()
         for peer in peers:
             self._gatekeeper.admit(_peer(peer.host), peer.public_key)
             if peer.endpoint and not self._orders.shared and peer.host != self._orders.host:
@@ -177,6 +187,18 @@ class HostAgent:
                     shared=False,
                 )
                 self._write(self._peers_dir / f"{peer.host}.json", wire.encode(address))
+
+    async def _try(self, name: str, endpoint: str) -> None:
+        """Try to connect to the agent of another host, which shows whether its workers can be reached."""
+        address, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+        try:
+            async with asyncio.timeout(_PROBE):
+                _, writer = await asyncio.open_connection(address.strip("[]"), int(port))
+            writer.close()
+        except OSError:  # TimeoutError is one
+            self._uplink.unreached.add(name)
+        else:
+            self._uplink.unreached.discard(name)
 
     def _write(self, path: Path, data: bytes) -> None:
         """Write an address, or write it as soon as there is room: a full disk must not end what runs here."""

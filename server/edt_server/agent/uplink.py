@@ -58,6 +58,8 @@ class Uplink:
         """Set while the server has welcomed this host."""
         self.refused = ""
         """Why the server does not want this host, "" where it does."""
+        self.unreached: set[str] = set()
+        """Hosts that did not answer when this one last tried to reach them."""
 
     @property
     def silence(self) -> float:
@@ -123,6 +125,7 @@ class Uplink:
                         case wire.Heard():
                             if self._asked:
                                 self._round_trip, self._asked = time.monotonic() - self._asked, 0.0
+                            self._hear(message, b"")
                         case _:
                             self._hear(message, frames[1] if len(frames) > 1 else b"")
         except (ConversationLost, TimeoutError, msgspec.MsgspecError) as wrong:
@@ -148,6 +151,7 @@ class Uplink:
                     memory_free=_memory("MemAvailable"),
                     disk_free=_disk_free(self._orders.data_dir),
                     round_trip=self._round_trip,
+                    unreached=tuple(sorted(self.unreached)),
                 )
             )
             await asyncio.sleep(interval)

@@ -41,6 +41,8 @@ _HELLO_LIMIT = 15.0
 _FAR_AWAY = 5.0  # seconds between two looks at a process of another pid namespace
 _LEASE = 15.0  # a supervisor that lives connects to a new server much sooner
 _STORE_AWAY = 1.0
+_LINKS = 0.5  # seconds between two looks at which hosts reach each other
+_LINKS_KNOWN = 15.0  # seconds after which a server that starts knows that
 _STARTING = (JobState.LAUNCHING, JobState.RECOVERING)
 # What the machine lacks now and may have again: processes, memory, descriptors, room on disk. Every other error of a
 # start comes from the job or the configuration and stays.
@@ -82,6 +84,7 @@ class Supervision:
         self._taking: set[str] = set()
         self._outdated: set[str] = set()
         self._ending = False
+        self._watching: asyncio.Task[None] | None = None
         self._control = ControlServer(
             settings.control_dir,
             interface=settings.worker_interface,
@@ -95,6 +98,8 @@ class Supervision:
     async def start(self) -> None:
         """Listen. EdtError when that is not possible."""
         await self._control.start()
+        if self._fleet is not None:
+            self._watching = asyncio.create_task(self._keep_together(self._fleet), name="edt links")
 
     async def stop(self) -> None:
         """Stop listening and watching. Supervisors go on."""
@@ -109,7 +114,8 @@ class Supervision:
         await self._control.stop()
 
     async def _unwatch(self) -> None:
-        watchers = [*self._watchers.values(), *(task for _, task in self._failing.values())]
+        links = [] if self._watching is None else [self._watching]
+        watchers = [*links, *self._watchers.values(), *(task for _, task in self._failing.values())]
         for task in watchers:
             task.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
@@ -478,6 +484,27 @@ class Supervision:
         await asyncio.to_thread(job_files.clear_traces, self._settings.runtime_dir, job)
         if self._watchers.get(job) is asyncio.current_task():
             del self._watchers[job]  # last: a waiter in `gone` may restart the job
+
+    async def _keep_together(self, fleet: Fleet) -> None:
+        """Take the hosts from each job that the others of its hosts do not reach, until they do."""
+
+        def look(change: Change) -> bool:
+            core = change.core
+            where = {slot.id: slot.host for slot in core.slots}
+            for job in core.jobs:
+                slots = [where[slot] for slot in core.holding(job)]
+                apart, why = fleet.apart(job, slots, core.apart(job))
+                if apart != core.apart(job):
+                    reports.set_apart(change, job, apart, why)
+            return any(map(core.apart, core.jobs))
+
+        # Until then it leaves what an earlier one has found.
+        await asyncio.sleep(_LINKS_KNOWN)
+        some = True
+        while True:
+            if some or fleet.parted:
+                some = await self._change_until_committed(look)
+            await asyncio.sleep(_LINKS)
 
     async def _await_hello(self, row: JobRow) -> None:
         """Wait for the hello of a supervisor with an unknown process. Start another supervisor if no hello comes."""

@@ -29,6 +29,7 @@ from edt_server.core.deadlines import NEVER, Deadlines
 from edt_server.core.demand import Demand, demand
 from edt_server.core.events import (
     CoreEvent,
+    JobApart,
     JobArrived,
     JobBudget,
     JobChanged,
@@ -169,6 +170,10 @@ class Core:
         me = self._job(job)
         return (me.reached, me.epochs) if me.reached else None
 
+    def apart(self, job: str) -> tuple[str, ...]:
+        """Return the hosts that the job may have no slots of."""
+        return tuple(self._job(job).apart)
+
     def settled(self) -> bool:
         """Return whether every job holds exactly its target and leaves nothing."""
         return not any(job.leaving or len(job.held) < job.target for job in self._jobs.values())
@@ -200,6 +205,8 @@ class Core:
             return Reason(code="restarts", text=me.size_held, held=held, entitled=me.target, asked=me.asked)
         if len(me.held) >= me.asked:
             return None
+        if me.apart and len(me.held) >= min(me.usable, me.within_reach):
+            return Reason(code="apart", text=me.apart_why, held=len(me.held), entitled=me.target, asked=me.asked)
         pool, group = self._pools[me.pool], self._group(me)
         if me.queued:
             return quota.reason(me, self._jobs_of(group), group, names)
@@ -387,6 +394,12 @@ class Core:
                 if job.holds_at(epoch) and not job.suspended:
                     job.suspended, job.reached, job.epochs = True, epoch, epochs
                     self._put(job)
+            case JobApart(job=name, hosts=hosts, why=why):
+                job = self._job(name)
+                job.apart, job.apart_why = list(hosts), why
+                self._put(job)
+                lost = [(job, slot) for slot in job.held if slot in job.barred]
+                self._leave(lost)
             case JobGone(job=name):
                 self._go(self._job(name))
             case SlotReleased(job=name, slot=slot):
@@ -432,6 +445,9 @@ class Core:
         kept = {slot.id for slot in self._slots.values() if by_id.get(slot.id) == slot}
         self._slots = by_id
         self._spread_slots()
+        for job in self._jobs.values():
+            if job.apart:
+                self._put(job)
         return self._expel(lambda job, slot: slot in kept and self._belongs(job, slot))
 
     def _spread_slots(self) -> None:
@@ -572,6 +588,8 @@ class Core:
         """Pass the job's present claim to the rule."""
         if job.search:
             self._join(job)
+        job.barred = [slot.id for slot in self._slots.values() if slot.host in job.apart] if job.apart else []
+        job.within_reach = len(self._pools[job.pool].slots.difference(job.barred)) if job.apart else 0
         self._touched[job.name] = job
         self._ask(self._claimant(job), self._pools[job.pool])
 

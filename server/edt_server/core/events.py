@@ -118,6 +118,14 @@ class JobHeld(msgspec.Struct, frozen=True, tag=True):
     epochs: int
 
 
+class JobApart(msgspec.Struct, frozen=True, tag=True):
+    """The job may have no slots of these `hosts` from now on, for the reason `why`, a sentence. No hosts lift it."""
+
+    job: str
+    hosts: tuple[str, ...]
+    why: str
+
+
 class SlotReleased(msgspec.Struct, frozen=True, tag=True):
     """The job's worker in this slot is gone. A slot that was not revoked may be granted again at once."""
 
@@ -143,6 +151,7 @@ CoreEvent = (
     | JobResumed
     | JobBudget
     | JobHeld
+    | JobApart
     | JobGone
     | SlotReleased
     | SpeedMeasured
@@ -159,6 +168,7 @@ _BY_KIND: dict[str, type[CoreEvent]] = {
     kinds.JOB_RESUMED: JobResumed,
     kinds.JOB_BUDGET: JobBudget,
     kinds.JOB_HELD: JobHeld,
+    kinds.JOB_APART: JobApart,
     kinds.JOB_GONE: JobGone,
     kinds.SLOT_RELEASED: SlotReleased,
     kinds.SPEED_MEASURED: SpeedMeasured,

@@ -42,6 +42,9 @@ class CoreJob:
         reached: epochs after which it holds, 0 while it does not. It is suspended then, and not by a user.
         epochs: of the training that holds.
         search: id of the search that it is a trial of, "" for none. Its jobs claim slots as one (`bundle.py`).
+        apart: hosts that it may have no slots of, and `apart_why` the reason.
+        barred: the slots there.
+        within_reach: how many other slots its resource group has.
     """
 
     name: str
@@ -75,6 +78,10 @@ class CoreJob:
     reached: int = 0
     epochs: int = 0
     search: str = ""
+    apart: list[str] = field(default_factory=list)
+    apart_why: str = ""
+    barred: list[int] = field(default_factory=list)
+    within_reach: int = 0
 
     @property
     def keeps(self) -> bool:
@@ -99,8 +106,11 @@ class CoreJob:
 
     @property
     def usable(self) -> int:
-        """The slots it asks for now: none while it waits for a quota."""
-        return 0 if self.queued else self.asked
+        """The slots it asks for now: none while it waits for a quota, and none on hosts that it may not use."""
+        if self.queued:
+            return 0
+        within_reach = max(self.floor, self.within_reach // self.unit * self.unit)
+        return min(self.asked, within_reach) if self.apart else self.asked
 
     @property
     def turn(self) -> int:

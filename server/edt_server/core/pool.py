@@ -9,7 +9,7 @@ there is.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from edt_sdk.schemas.plan import InstanceGroup
 from edt_server.core.instructions import Grant
@@ -62,12 +62,12 @@ class Pool:
                 continue
             if later and entry == later[-1]:
                 continue  # a job can be in the heap several times with one urgency
-            if job.missing > len(self._free):
+            if job.missing > (len(self._free.difference(job.barred)) if job.barred else len(self._free)):
                 # Not a reason to stop: a job of a lower urgency may need fewer slots at once.
                 later.append(entry)
                 continue
             for _ in range(job.missing):
-                slot = self._take()
+                slot = self._take(job.barred)
                 job.held.append(slot)
                 grants.append(Grant(job.name, slot, len(job.held)))
             self.owe(job)
@@ -81,7 +81,11 @@ class Pool:
                 self._short = sorted((job.urgency(), job.name) for job in here if job.missing and job.pool == self.name)
         return grants
 
-    def _take(self) -> int:
+    def _take(self, barred: Collection[int]) -> int:
+        if barred:
+            slot = min(self._free.difference(barred))
+            self._free.remove(slot)
+            return slot  # and stays in the heap, with the other slots that are no longer free
         while True:
             slot = heapq.heappop(self._lowest)
             if slot in self._free:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import socket
 import time
 import zlib
@@ -32,6 +33,7 @@ from edt_sdk.schemas.wire.control import SAME, ProcessIdentity
 from edt_server.fleet.addresses import advertised
 from edt_server.fleet.attempts import PlacedAttempts
 from edt_server.fleet.connection import BEAT, LOST_ALL, SILENT, AgentChannel, HostConnection, HostLost
+from edt_server.fleet.links import Links
 from edt_server.fleet.local_agents import LocalAgents
 from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry
 from edt_server.settings import Settings
@@ -43,6 +45,8 @@ from edt_server.system.slots import Host, find_host
 log = logging.getLogger(__name__)
 
 _LOOK = 0.5
+# How many others a host tries to reach at each beat, besides those that share a job with it.
+_PROBES = 4
 
 
 class Fleet:
@@ -68,6 +72,7 @@ class Fleet:
         self._reported: tuple[Host, ...] = ()
         self._following = False
         self._own: set[str] = set()
+        self._links = Links()
         self._kind_asked = False
         self._local = LocalAgents(settings, self.addresses_dir)
         self.attempts = PlacedAttempts(
@@ -148,7 +153,8 @@ class Fleet:
 
     def standing(self) -> tuple[HostView, ...]:
         """Return all hosts but this machine as they are now."""
-        return tuple(each.view() for each in self._hosts.values() if each.record.provider != MACHINE_ITSELF)
+        views = [each.view() for each in self._hosts.values() if each.record.provider != MACHINE_ITSELF]
+        return tuple(msgspec.structs.replace(view, why=view.why or self._links.sentence(view.name)) for view in views)
 
     def make_token(self, *, seconds: float = 3600.0, uses: int = 1, provider: str = "") -> HostToken:
         """Return a new token, with which `uses` machines may join. Unprocessable where hosts cannot dial in."""
@@ -261,9 +267,34 @@ class Fleet:
     def may_span(self, job: str, hosts: Collection[str]) -> None:
         """Let the job's supervisor have outposts on these hosts besides its own."""
         own = self._machine
-        if own is not None and own.name in hosts and self.attempts.home(job) not in (None, MACHINE):
+        # Also for a supervisor of this machine: its agent tells whether the other hosts reach it.
+        if own is not None and own.name in hosts and len({*hosts, self._home(job)} - {""}) > 1:
             self._begin_own(own.name)
-        self.attempts.may_span(job, hosts)
+        self.attempts.may_span(job, {*hosts} - {self._home(job)})
+
+    @property
+    def parted(self) -> bool:
+        """Whether there are hosts that do not reach each other."""
+        return bool(self._links.pairs)
+
+    def apart(self, job: str, slots: Sequence[str], before: Collection[str]) -> tuple[tuple[str, ...], str]:
+        """Return the hosts that a job has to do without, since they and its others do not reach each other, and why.
+
+        `slots` are the hosts of its slots, and `before` those that it does without now.
+        """
+        return self._links.left_out(self._home(job), slots, before)
+
+    def _home(self, job: str) -> str:
+        """Return the host of the job's supervisor as slots name it, "" where it has none."""
+        home = self.attempts.home(job)
+        return "" if home is None else self._named(home)
+
+    def _named(self, host: str) -> str:
+        return self._machine.name if host == MACHINE and self._machine is not None else host
+
+    def _sharing_jobs_with(self, name: str) -> set[str]:
+        found = self.attempts.beside(MACHINE) - {MACHINE} if name == self._named(MACHINE) else set()
+        return set(map(self._named, found | self.attempts.beside(name) - {name}))
 
     # --- what hosts send ----------------------------------------------------------------------------------------------
 
@@ -291,7 +322,9 @@ class Fleet:
         match message:
             case wire.HostBeat():
                 host.beat = message
-                self._send(host, wire.Heard())
+                others = [name for name in self._hosts if name != host.name]
+                some = random.sample(others, min(_PROBES, len(others)))
+                self._send(host, wire.Heard(probe=tuple({*some, *self._sharing_jobs_with(host.name)})))
             case wire.HostNotice(seconds=seconds, why=why):
                 log.warning("host %s ends in %.0f s: %s", host.name, seconds, why)
                 host.ends = why
@@ -394,6 +427,8 @@ class Fleet:
             pause = max(0.0, passed - 2 * _LOOK)
             for host in self._unheard():
                 host.excused += passed - pause
+            if pause > BEAT:
+                self._links.look({}, now)
             for host in tuple(self._hosts.values()):
                 host.heard += pause
                 if host.closed is not None:
@@ -402,6 +437,8 @@ class Fleet:
                     self._lose(host, why)
                     if host.record.shared:
                         self._local.kill(host.name)
+            heard = {name: host.beat for name, host in self._hosts.items() if self.beats(name)}
+            self._links.look({name: beat.unreached for name, beat in heard.items() if beat is not None}, now)
             await self._report_changes()
 
     def _unheard(self) -> list[HostConnection]:

@@ -353,6 +353,7 @@ _TELLERS: dict[str, Callable[[Data], str]] = {
     kinds.JOB_RESUMED: lambda data: f"resumed{_by(data)}{_from(data)}",
     kinds.JOB_BUDGET: _budget,
     kinds.JOB_HELD: lambda data: f"holds: it has reached {data['epoch']} of {data['epochs']} epochs",
+    kinds.JOB_APART: lambda data: data["why"].rstrip(".") or "may have slots of all hosts again",
     kinds.SLOT_RELEASED: _released,
     kinds.SPEED_MEASURED: _speed_measured,
     kinds.SLOT_GRANTED: lambda data: f"slot {data['slot']} granted ({_get(data, 'slots', '?')} held)",

@@ -176,7 +176,9 @@ class Ledger:
         # One event may change the allocations of all jobs, so this looks at no other job's slots.
         slots = tuple(map(self.core.slot, self.core.holding(job)))
         asked = min(self.core.asked(job), self.core.slots_in(self.core.group_of(job).resource_group))
-        return Allocation(version=self.seq, slots=slots, asked=asked, budget=self.core.budget(job))
+        return Allocation(
+            version=self.seq, slots=slots, asked=asked, budget=self.core.budget(job), apart=self.core.apart(job)
+        )
 
     def _settle(self) -> None:
         """Find out whether an interrupted commit succeeded, and rebuild the core from the store."""

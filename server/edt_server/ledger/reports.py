@@ -14,7 +14,7 @@ from edt_sdk.schemas import events
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.schemas.job import JobProgress, JobState
 from edt_sdk.schemas.wire import control
-from edt_server.core.events import JobDemand, JobGone, JobHeld, SlotReleased
+from edt_server.core.events import JobApart, JobDemand, JobGone, JobHeld, SlotReleased
 from edt_server.ledger.ledger import ANY, Change
 from edt_server.ledger.suspension import settle
 
@@ -69,6 +69,11 @@ def release(change: Change, job: str, slot: int, worker: int | None, exit_code: 
         settle(change, job, cause=seq)
     else:
         log.warning("slot %d was released twice, job=%s", slot, job)
+
+
+def set_apart(change: Change, job: str, hosts: tuple[str, ...], why: str) -> None:
+    """Let the job have no slots of these hosts from now on, because its others do not reach them: `why`."""
+    change.apply(JobApart(job, hosts, why))
 
 
 # Reports that are events of the job's story, with the fields of their message as data.

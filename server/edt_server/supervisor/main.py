@@ -130,7 +130,7 @@ class Supervisor:
             holding=lambda: self._machine.holding,
             on_message=self._on_server_message,
         )
-        self._ports = RunPorts(MASTER)
+        self._ports = RunPorts()
         self._events: deque[events.MachineEvent] = deque()
         # No event is handled before all processes of an earlier attempt are gone. Until then events are queued.
         self._feeding = True
@@ -255,9 +255,9 @@ class Supervisor:
 
     def _on_server_message(self, message: ToSupervisor) -> None:
         match message:
-            case Allocation(version=version, slots=slots, asked=asked, budget=budget):
+            case Allocation(version=version, slots=slots, asked=asked, budget=budget, apart=apart):
                 log.info("allocation %d: slots %s, budget %s", version, [slot.id for slot in slots], budget)
-                self._feed(events.Allocated(version, slots, asked, budget))
+                self._feed(events.Allocated(version, slots, asked, budget, apart))
             case Ack(number=number):
                 self._feed(events.Acknowledged(number))
             case StopJob(why=why):
@@ -315,8 +315,10 @@ class Supervisor:
                 log.info("standby has a slot, process=%d slot=%s", worker, slot.id)
                 self._give_request()
                 self._standbys.assign(worker)
-            case events.StartTask(worker=worker, task=task):
-                self._start(worker, task.slots[0], msgspec.structs.replace(task, port=self._ports.of(task.run)))
+            case events.StartTask(worker=worker, task=task, spans=spans):
+                master = self._orders.interface if spans else ""
+                port = self._ports.of(task.run, master or MASTER)
+                self._start(worker, task.slots[0], msgspec.structs.replace(task, master=master, port=port))
             case events.End(process=process, patience=patience):
                 self._standbys.hurry(process)
                 (self._remote if self._remote.has(process) else self._children).end(process, patience)
@@ -393,10 +395,11 @@ class Supervisor:
 def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgents | Plain | Replicas:
     """Return the state machine for the job's framework."""
     framework, used = Framework(orders.spec.framework), orders.spec.registered
+    home = (orders.host or identify(os.getpid()).host) if orders.spreads else ""
     if framework is Framework.SERVE and used is not None and used.serves is not None:
         return Replicas(version=used.serves.version, interpreter=orders.interpreter, history=history)
     if framework in (Framework.PYTORCH, Framework.DIST):
-        return Plain(orders.spec, history)
+        return Plain(orders.spec, history, home=home)
     if framework is Framework.TORCHRUN:
         options = orders.spec.torchrun or TorchrunOptions()
         return ElasticAgents(
@@ -410,5 +413,4 @@ def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgen
     # Only on this host can a standby's scheduling class be changed. A host agent just starts processes. And most trials
     # of a search end within seconds: standbys cost a tenth of the whole search there (decision 061).
     standbys = 0 if orders.hosts_dir or orders.spec.search else orders.standbys
-    home = (orders.host or identify(os.getpid()).host) if orders.spreads else ""
     return JobMembership(interpreter=orders.interpreter, history=history, standbys=standbys, home=home)

@@ -21,6 +21,7 @@ def check(core):
         assert held <= target <= job.usable, f"{job.name}: {held} held of {target} of {job.usable}"
         assert target == 0 or (target >= job.floor and target % job.unit == 0), f"{job.name} gets {target}"
         assert all(core._belongs(job, slot) for slot in job.held), f"{job.name} holds a slot of another resource group"
+        assert not any(core.slot(slot).host in job.apart for slot in job.held), f"{job.name} holds a slot it may not"
         bundle = core._bundle_of.get(job.name)
         assert (bundle is not None) == bool(job.search), f"{job.name} is in no bundle"
     for claimant in core._claimants(jobs):
@@ -34,8 +35,10 @@ def check(core):
         here = [job for job in jobs if job.pool == pool.name]
         assert sum(job.target for job in here) <= len(pool.slots), "more entitled than there is"
         assert pool._free == {slot for slot in pool.slots if slot not in core._taken}, "a free slot was forgotten"
-        short = [job.missing for job in here if job.missing]
-        assert not short or min(short) > len(pool._free), "a free slot was not granted"
+        for job in here:
+            assert not job.missing or job.missing > len(pool._free.difference(job.barred)), (
+                "a free slot was not granted"
+            )
         claimants = list(core._claimants(here))
         fair = {one.name for one in claimants if one.usable and not one.target and not pool.turns.queue_of(one.name)}
         queues = {queue.name for queue in pool.turns.queues() if not queue.target}

@@ -13,6 +13,7 @@ from edt_sdk.schemas.job import JobPatch
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.events import (
+    JobApart,
     JobArrived,
     JobBudget,
     JobChanged,
@@ -44,6 +45,7 @@ ALL = [
     JobBudget("a", 3),
     JobBudget("a", None),
     JobHeld("a", 3, 27),
+    JobApart("a", ("h",), "Hosts g and h do not reach each other."),
     JobGone("a"),
     SlotReleased("a", 3),
     JobArrived("a", 5000, 4, "default", owner="ana", min_workers=2, slots_per_unit=2, pending_timeout=60.0),

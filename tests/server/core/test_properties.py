@@ -18,6 +18,7 @@ from edt_sdk.schemas.plan import InstanceGroup, Plan, ResourceGroup
 from edt_sdk.schemas.wire.control import Slot
 from edt_server.core.core import Core
 from edt_server.core.events import (
+    JobApart,
     JobArrived,
     JobBudget,
     JobChanged,
@@ -235,6 +236,10 @@ def test_many_random_events_under_random_plans():
             event = SlotsChanged(tuple(Slot(id=slot, host=HOSTS[slot % 3]) for slot in numbers))
         elif choice < 0.10 and core.jobs:
             event = JobChanged(rng.choice(core.jobs), JobPatch(instance_group=rng.choice(leaves)))
+        elif choice < 0.13 and core.jobs:
+            event = JobApart(
+                rng.choice(core.jobs), tuple(rng.sample(HOSTS, rng.choice((0, 0, 1, 2)))), "They are apart."
+            )
         elif choice < 0.30 and len(core.jobs) < 12:
             unit = rng.choice((1, 1, 1, 2))
             least = rng.choice((1, 1, unit, 2 * unit))
@@ -260,7 +265,7 @@ def test_many_random_events_under_random_plans():
         check(core)
         moved = {each.job for each in instructions if isinstance(each, Revoke)}
         granted = {each.job for each in instructions if isinstance(each, Grant)}
-        if not isinstance(event, SlotsChanged | PlanChanged | JobChanged):
+        if not isinstance(event, SlotsChanged | PlanChanged | JobChanged | JobApart):
             assert not moved & granted, "told to shrink and to grow at once"
         if isinstance(event, JobArrived | JobDemand | TimePassed):
             taken = moved - {getattr(event, "job", None)}

@@ -12,7 +12,7 @@ from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.job import REASON_CODES, JobPatch
 from edt_sdk.schemas.plan import InstanceGroup, Plan
 from edt_server.core.core import Core
-from edt_server.core.events import JobArrived, JobChanged, JobDemand, PlanChanged, SpeedMeasured, TimePassed
+from edt_server.core.events import JobApart, JobArrived, JobChanged, JobDemand, PlanChanged, SpeedMeasured, TimePassed
 from tests.server.core.test_properties import some_event, some_plan
 
 
@@ -299,6 +299,10 @@ def every_reason(play):
     p.run("b", owner="ana")
     yield p.core.reason("b", call)
     p.step(JobDemand("a", 1, "The script restarts from nothing."))
+    yield p.core.reason("a", call)
+    p = play(slots=1)
+    p.run("a")
+    p.step(JobApart("a", ("elsewhere",), "Hosts h and elsewhere do not reach each other."))
     yield p.core.reason("a", call)
 
 

@@ -34,8 +34,8 @@ class Story:
         self.reports += [each.report for each in self.last if isinstance(each, SendReport)]
         return self.last
 
-    def allocate(self, version, *slots, asked=0, device="cpu", budget=None):
-        return self(Allocated(version, tuple(self.slot(slot, device) for slot in slots), asked, budget))
+    def allocate(self, version, *slots, asked=0, device="cpu", budget=None, apart=()):
+        return self(Allocated(version, tuple(self.slot(slot, device) for slot in slots), asked, budget, apart))
 
     def slot(self, number, device="cpu"):
         return Slot(id=number, host=self.hosts.get(number, "h"), device=device)

@@ -46,8 +46,8 @@ def test_only_what_carries_the_job_s_mark_is_ended() -> None:
 
 
 def test_a_kept_port_is_free_for_who_asks_for_it_by_its_number() -> None:
-    ports = RunPorts("127.0.0.1")
-    kept = ports.of(1)
+    ports = RunPorts()
+    kept = ports.of(1, "127.0.0.1")
     try:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", kept), timeout=5)
@@ -56,8 +56,8 @@ def test_a_kept_port_is_free_for_who_asks_for_it_by_its_number() -> None:
             store.bind(("127.0.0.1", kept))
             store.listen()
             socket.create_connection(("127.0.0.1", kept), timeout=5).close()
-        others = [RunPorts("127.0.0.1") for _ in range(64)]
-        assert kept not in {other.of(1) for other in others}
+        others = [RunPorts() for _ in range(64)]
+        assert kept not in {other.of(1, "127.0.0.1") for other in others}
         for other in others:
             other.close()
     finally:

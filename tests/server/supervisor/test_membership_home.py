@@ -7,6 +7,7 @@ from edt_server.supervisor.state_machines.events import (
     Acknowledged,
     End,
     Finish,
+    Kill,
     SendReport,
     Started,
     StartWorker,
@@ -232,3 +233,31 @@ def test_a_slot_of_the_home_is_never_given_up(story):
         if story.machine.over or any(isinstance(each, control.JobEnded) for each in story.reports):
             break
     assert 1 not in story.machine.given_up
+
+
+def test_members_that_do_not_reach_each_other_are_parted_at_once(story):
+    workers = spread(story, 1, 0)
+    home, away = workers[1], workers[0]
+    story.allocate(2, 1, apart=("b",))
+    (_, to_home), (_, to_away) = [(each.process, each.message) for each in story.told(link.Generation)]
+    assert to_home == to_away
+    assert members(to_home) == [(home, False)]
+    assert to_home.gone == (away,), "neither waits for the other any more"
+    assert story.of(Kill) == []
+    story.broken(home, to_home.number - 1)
+    story.joined(home, to_home.number)
+    story.left(away, to_home.number)
+    story.exit(away)
+    assert story.reports[-1] == control.SlotReturned(slot=0, worker=away, exit_code=0)
+    assert no_reports(story, control.WorkerLost)
+
+
+def test_a_worker_that_waits_for_the_agent_of_a_host_apart_is_needed_no_more(story):
+    workers = begun(story, 1, 0)
+    story.ready(workers[1])
+    story.joined(workers[1], 1)
+    story.allocate(2, 1, apart=("b",))
+    assert story.of(End) == [End(workers[0], 0.0)]
+    story.exit(workers[0], -15, signals=(15,))
+    assert story.reports[-1] == control.SlotReturned(slot=0, worker=workers[0], exit_code=-15)
+    assert no_reports(story, control.WorkerLost)

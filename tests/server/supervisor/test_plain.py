@@ -51,8 +51,8 @@ def reports(out: list[Instruction]) -> list[control.Report]:
 class Story:
     """A machine, and what it answered."""
 
-    def __init__(self, spec: JobSpec, history: History | None = None) -> None:
-        self.machine = Plain(spec, history)
+    def __init__(self, spec: JobSpec, history: History | None = None, home: str = "") -> None:
+        self.machine = Plain(spec, history, home=home)
         self.version = 0
 
     def tell(self, *events: MachineEvent) -> list[Instruction]:
@@ -65,6 +65,32 @@ class Story:
     def run(self) -> list[Instruction]:
         """A job of two ranks whose processes, 0 and 1, run."""
         return [*self.allocate(*slots(3, 7)), *self.tell(Started(0, 100), Started(1, 101))]
+
+
+def test_rank_0_is_at_home_and_all_know_whether_others_are_elsewhere() -> None:
+    story = Story(spec(size=3), home="b")
+    started = story.allocate(*slots(0, 1), *slots(2, host="b"))
+    assert [(each.task.rank, each.task.slots[0].id, each.spans) for each in started if isinstance(each, StartTask)] == [
+        (0, 2, True),
+        (1, 0, True),
+        (2, 1, True),
+    ]
+    started = Story(spec(size=2), home="a").allocate(*slots(0, 1))
+    assert [each.spans for each in started if isinstance(each, StartTask)] == [False, False]
+
+
+def test_without_a_slot_at_home_it_goes_on_with_another_supervisor() -> None:
+    story = Story(spec(size=2), home="b")
+    story.allocate(*slots(0), *slots(2, host="b"))
+    story.tell(Started(0, 10), Started(1, 11))
+    out = story.allocate(*slots(0, 1))
+    assert {each.process for each in out if isinstance(each, End)} == {0, 1}
+    released = story.tell(Exited(0, -15, (15,)))
+    assert reports(released) == [control.SlotReturned(slot=2, worker=0, exit_code=-15)]
+    out = story.tell(Exited(1, -15, (15,)))
+    assert reports(out) == [control.Relocated(host="b")]
+    assert out[-1] == Finish(over=False)
+    assert (story.machine.over, story.machine.holding) == (True, (0, 1, 2))
 
 
 def test_nothing_starts_before_all_slots_are_there() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from edt_sdk.schemas.frameworks import Framework
@@ -136,6 +138,17 @@ def test_ranks_find_each_other_and_see_their_own_slots(tmp_path: Path) -> None:
     ]
     assert (found[0]["MASTER_ADDR"], found[0]["GLOO_SOCKET_IFNAME"]) == ("127.0.0.1", "lo")
     assert found[0]["LOG_DIR"] != found[1]["LOG_DIR"]
+
+
+def test_ranks_on_several_hosts_meet_at_the_address_of_the_first(tmp_path: Path) -> None:
+    job = surroundings(tmp_path, "distPyTorch")
+    job = replace(job, orders=msgspec.structs.replace(job.orders, interface="127.0.0.1"))
+    found = task_environment(job, msgspec.structs.replace(task(1), master="10.77.0.1"))
+    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("10.77.0.1", "4321")
+    assert found["GLOO_SOCKET_IFNAME"] == found["NCCL_SOCKET_IFNAME"] == "lo", "what has this host's address"
+    job = replace(job, orders=msgspec.structs.replace(job.orders, interface="192.0.2.1"))
+    found = task_environment(job, msgspec.structs.replace(task(1), master="10.77.0.1"))
+    assert "GLOO_SOCKET_IFNAME" not in found, "the library looks for one"
 
 
 def test_one_process_sees_all_slots_of_its_host_and_no_peers(tmp_path: Path) -> None:

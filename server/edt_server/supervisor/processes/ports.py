@@ -10,20 +10,20 @@ import socket
 
 
 class RunPorts:
-    """The port, at this address, of the newest run of a plain job. A new run gets a new port."""
+    """The port of the newest run of a plain job. A new run gets a new port."""
 
-    def __init__(self, host: str) -> None:
-        self._host = host
+    def __init__(self) -> None:
         self._run = 0
         self._socket: socket.socket | None = None
 
-    def of(self, run: int) -> int:
-        """Return the port of a run, which is the newest one or the next."""
+    def of(self, run: int, address: str) -> int:
+        """Return the port of a run, which is the newest one or the next, at an address of this host."""
         if self._socket is None or self._run != run:
             self.close()
-            self._run, self._socket = run, socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            self._run, self._socket = run, socket.socket(family, socket.SOCK_STREAM)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind((self._host, 0))
+            self._socket.bind((address, 0))
         port: int = self._socket.getsockname()[1]
         return port
 

@@ -2,12 +2,17 @@
 
 Order of precedence: first the variables that define a slot (EDT_*, CUDA_VISIBLE_DEVICES), then the job's `env`, then
 the variables set here, then those that the server passes on (`system/detached.py`). WMLA's room adds the variables
-that only WMLA's model code reads. A build without that room leaves them out. Pure, except `make_folders`.
+that only WMLA's model code reads. A build without that room leaves them out. Pure, except `make_folders` and the name
+of this host's network interface.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import socket
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -35,6 +40,7 @@ if _WMLA:  # not later: a supervisor outlives an upgrade of the files
 # For a job that is on one host. The names of interfaces are Linux's.
 MASTER = "127.0.0.1"
 INTERFACE = "lo"
+_SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 # WMLA's names that change what helpers like `emetrics` do. They must come from the job only.
 _JOB_ONLY = frozenset({"TRAINING_ID", "JOB_STATE_DIR", "SUBID", "DATA_DIR", "DLI_DATA_FS"})
 _OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH"})
@@ -98,7 +104,7 @@ def task_environment(job: JobEnvironment, task: Task) -> dict[str, str]:
     paths, host = job.paths, task.slots[0].host
     log_dir = paths.worker_log_dir(task.rank, job.host) if task.rank else paths.driver_log_dir(job.host)
     place = _threads(job.orders.threads_per_slot * len(task.slots))
-    place |= _of_task(Framework(job.orders.spec.framework), task)
+    place |= _of_task(Framework(job.orders.spec.framework), task, job.orders.interface)
     environment = _environment(job, log_dir, place) | _gpus([slot for slot in task.slots if slot.host == host])
     return environment | _path(job, environment) | to_environ(_context(job))
 
@@ -248,6 +254,17 @@ def _of_job(orders: Launch, paths: JobPaths, log_dir: Path, fabric_home: Path) -
     return variables | wmla.of_job(orders, paths, fabric_home) if _WMLA else variables
 
 
+def _interface_with(address: str) -> str:
+    """Return the name of this host's network interface with an IPv4 address, "" where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has no such address
+                answer = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                if socket.inet_ntoa(answer[20:24]) == address:
+                    return name
+    return ""
+
+
 def _data(data_fs: str, data_path: str, dataset_dir: str) -> dict[str, str]:
     variables = {"DATA_PATH": data_path} if data_path else {}
     if data_fs:
@@ -258,13 +275,14 @@ def _data(data_fs: str, data_path: str, dataset_dir: str) -> dict[str, str]:
     return variables
 
 
-def _of_task(framework: Framework, task: Task) -> dict[str, str]:
-    """Return the place of a process of a plain job among the others.
+def _of_task(framework: Framework, task: Task, address: str) -> dict[str, str]:
+    """Return the place of a process of a plain job among the others. `address` is that of this host.
 
     Each process is a node of its own: it sees its own slots and is the only process there. RANK and its like are left
     out where there is one process, because libraries take them as a request to find others.
     """
-    variables = {"NODE_RANK": str(task.rank), "MASTER_ADDR": MASTER, "MASTER_PORT": str(task.port)}
+    variables = {"NODE_RANK": str(task.rank), "MASTER_ADDR": task.master or MASTER, "MASTER_PORT": str(task.port)}
+    interface = _interface_with(address) if task.master else INTERFACE
     if framework is Framework.DIST:
         variables |= {
             "RANK": str(task.rank),
@@ -272,7 +290,7 @@ def _of_task(framework: Framework, task: Task) -> dict[str, str]:
             "LOCAL_RANK": "0",
             "LOCAL_WORLD_SIZE": "1",
             "GROUP_RANK": str(task.rank),
-            "GLOO_SOCKET_IFNAME": INTERFACE,
-            "NCCL_SOCKET_IFNAME": INTERFACE,
         }
+        if interface:
+            variables |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     return variables | wmla.of_task(task) if _WMLA else variables

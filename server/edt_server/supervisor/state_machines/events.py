@@ -32,13 +32,14 @@ class Allocated(MachineEvent):
     """The server's newest allocation has arrived.
 
     `version` grows. `asked` is the number of slots that the job would have if all were free, and `budget` the epochs
-    after which its trainings hold.
+    after which its trainings hold. `apart` are hosts that the others of the job do not reach.
     """
 
     version: int
     slots: tuple[Slot, ...]
     asked: int = 0
     budget: int | None = None
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +186,11 @@ class AssignStandby(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class StartTask(Instruction):
-    """Start a process of a plain job. Answered by Started or NotStarted."""
+    """Start a process of a plain job. Answered by Started or NotStarted. `spans`: its ranks are on several hosts."""
 
     worker: int
     task: Task
+    spans: bool = False
 
 
 @dataclass(frozen=True, slots=True)

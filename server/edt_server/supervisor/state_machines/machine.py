@@ -27,6 +27,7 @@ class Machine(ABC):
         # The slots it would have if all were free.
         self._asked = 0
         self._budget: int | None = None
+        self._apart: tuple[str, ...] = ()
         # slot → the last process in it, and its exit code
         self._exits: dict[int, tuple[int, int]] = {}
         self._ending: Ending | None = None
@@ -40,7 +41,7 @@ class Machine(ABC):
         match event:
             case events.Allocated():
                 if self._slots.allocate(event.version, event.slots):
-                    self._asked, self._budget = event.asked, event.budget
+                    self._asked, self._budget, self._apart = event.asked, event.budget, event.apart
                 else:
                     self._note(f"allocation {event.version} is older than the newest one: ignored")
             case events.Acknowledged(number=number):

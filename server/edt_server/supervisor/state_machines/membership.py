@@ -376,6 +376,7 @@ class JobMembership(Machine):
             self._end_training()
             self._end_revoked()
             self._assign_standbys()
+            self._part()
             self._change_generation()
             self._fill_slots()
             self._keep_standbys()
@@ -437,6 +438,13 @@ class JobMembership(Machine):
             number = self._group.new_number()
             self._standbys.add(number)
             self._out.append(events.StartStandby(number))
+
+    def _part(self) -> None:
+        """Break a generation with members that do not reach each other: a planned change would wait for an update."""
+        training = self._training
+        for number in () if training is None else training.members:
+            if training is not None and self._workers[number].slot.host in self._apart and number not in training.lost:
+                training.lost, training.broken = (*training.lost, number), True
 
     def _change_generation(self) -> None:
         training = self._training

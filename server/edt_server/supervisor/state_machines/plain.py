@@ -3,6 +3,9 @@
 All its processes start together, as soon as all its slots are granted, and they live together: when a slot is revoked
 or lost, all of them are ended, and restart from the beginning once the job has its slots again. When all have exited
 with 0 the job is finished. When one fails the others are ended and the job fails with its last lines.
+
+Rank 0 is on the supervisor's host, where its port is kept free. Without a slot there the job goes on with another
+supervisor.
 """
 
 from __future__ import annotations
@@ -18,7 +21,15 @@ from edt_sdk.schemas.wire.control import Slot
 from edt_sdk.schemas.wire.task import Task
 from edt_server.supervisor.state_machines import wording
 from edt_server.supervisor.state_machines.ending import Ending
-from edt_server.supervisor.state_machines.events import Exited, Hung, MachineEvent, NotStarted, Started, StartTask
+from edt_server.supervisor.state_machines.events import (
+    Exited,
+    Finish,
+    Hung,
+    MachineEvent,
+    NotStarted,
+    Started,
+    StartTask,
+)
 from edt_server.supervisor.state_machines.history import History
 from edt_server.supervisor.state_machines.machine import Machine
 
@@ -57,11 +68,12 @@ class PlainRun:
 
 
 class Plain(Machine):
-    """The state machine of a plain job. Only the numbers of an earlier attempt matter."""
+    """The state machine of a plain job. Of an earlier attempt only the numbers count. `home` is as in JobMembership."""
 
-    def __init__(self, spec: JobSpec, history: History | None = None) -> None:
+    def __init__(self, spec: JobSpec, history: History | None = None, *, home: str = "") -> None:
         past = History() if history is None else history
         super().__init__(past)
+        self._home = home
         self._framework = Framework(spec.framework)
         self._size, self._unit = spec.max_workers, spec.slots_per_unit
         self._what = "The command" if spec.command else "The main script"
@@ -169,7 +181,12 @@ class Plain(Machine):
         if self._ending is None:
             living = () if run is None else run.processes.values()
             self._release_revoked({slot.id for each in living for slot in each.task.slots})
-            if run is None and len(self._slots.granted) >= self._size:
+            granted = self._slots.granted
+            if run is None and self._home and granted and all(slot.host != self._home for slot in granted):
+                self.over = True
+                self._send(control.Relocated(host=self._home))
+                self._out.append(Finish(over=False))
+            elif run is None and len(granted) >= self._size:
                 self._begin_run()
         elif run is None or not run.processes:
             self._finish(self._ending)
@@ -178,14 +195,15 @@ class Plain(Machine):
         self._runs += 1
         granted = self._slots.granted[: self._size]
         run = self._run = PlainRun(self._runs, frozenset(slot.id for slot in granted))
-        found = places(self._framework, granted, self._unit)
+        found = places(self._framework, granted, self._unit, self._home)
+        spans = len({slots[0].host for slots in found}) > 1
         self._first_slot = {}
         for rank, slots in enumerate(found):
             worker, self._workers = self._workers, self._workers + 1
             task = Task(run=run.number, rank=rank, world=len(found), slots=slots)
             run.processes[worker] = Process(task)
             self._first_slot[worker] = slots[0].id
-            self._out.append(StartTask(worker, task))
+            self._out.append(StartTask(worker, task, spans))
 
     def _stop(self, run: PlainRun, why: str) -> None:
         """End all processes, because one of them cannot continue where it is."""
@@ -209,9 +227,12 @@ class Plain(Machine):
         return self._what if task.world == 1 else f"Rank {task.rank} (slot {task.slots[0].id})"
 
 
-def places(framework: Framework, slots: Sequence[Slot], unit: int) -> list[tuple[Slot, ...]]:
-    """Return the slots of each process of a PYTORCH or DIST job, by rank. With DIST a process has `unit` slots."""
-    ordered = sorted(slots, key=lambda slot: (slot.host, slot.id))
+def places(framework: Framework, slots: Sequence[Slot], unit: int, home: str = "") -> list[tuple[Slot, ...]]:
+    """Return the slots of each process of a PYTORCH or DIST job, by rank, those on the host `home` first.
+
+    With DIST a process has `unit` slots.
+    """
+    ordered = sorted(slots, key=lambda slot: (slot.host != home, slot.host, slot.id))
     by_host = [tuple(those) for _, those in groupby(ordered, key=lambda slot: slot.host)]
     if framework is Framework.PYTORCH:
         return [tuple(slot for those in sorted(by_host, key=len, reverse=True) for slot in those)]
