@@ -483,7 +483,6 @@ class Fleet:
     def _wake_waiters(self) -> None:
         self._woken.set()
         self._woken = asyncio.Event()
-        self._look_due = asyncio.Event()
 
     # --- addresses ----------------------------------------------------------------------------------------------------
 
