@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import socket
 import time
 import zlib
@@ -45,8 +44,6 @@ from edt_server.system.slots import Host, find_host
 log = logging.getLogger(__name__)
 
 _LOOK = 0.5
-# How many others a host tries to reach at each beat, besides those that share a job with it.
-_PROBES = 4
 
 
 class Fleet:
@@ -322,9 +319,7 @@ class Fleet:
         match message:
             case wire.HostBeat():
                 host.beat = message
-                others = [name for name in self._hosts if name != host.name]
-                some = random.sample(others, min(_PROBES, len(others)))
-                self._send(host, wire.Heard(probe=tuple({*some, *self._sharing_jobs_with(host.name)})))
+                self._send(host, wire.Heard(probe=tuple(sorted(self._sharing_jobs_with(host.name)))))
             case wire.HostNotice(seconds=seconds, why=why):
                 log.warning("host %s ends in %.0f s: %s", host.name, seconds, why)
                 host.ends = why

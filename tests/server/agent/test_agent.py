@@ -88,8 +88,10 @@ async def test_an_outpost_waits_for_the_orders_of_its_job(serve, supervise, orde
 
 async def test_an_outpost_is_refused_to_a_host_that_is_not_the_jobs_home(serve, supervise, orders):
     server = await serve(a=1, b=1, c=1)
-    orders = server.placed(orders, "a", home="c")
     await server.connected("a", "b", "c")
+    # A host knows the other hosts of its jobs alone, so both have another job.
+    server.placed(msgspec.structs.replace(orders, job_id=f"{orders.job_id}-other"), "a", home="b")
+    orders = server.placed(orders, "a", home="c")
     stranger = await supervise(server, "a", of="b")
     stranger.send(orders.job_id, start_outpost(orders))
     refused = await stranger.hear(wire.OutpostStarted)

@@ -8,6 +8,7 @@ import os
 
 import msgspec
 import pytest
+import pytest_asyncio
 
 from edt_sdk.schemas.registered import Registered
 from edt_sdk.schemas.wire import agent as wire
@@ -38,17 +39,19 @@ class Uplink:
         return [each.offset for each in self.sent if isinstance(each, wire.Want)]
 
 
-@pytest.fixture
-def host(tmp_path, orders):
+@pytest_asyncio.fixture
+async def host(tmp_path, orders):
     """The jobs of a host, and the order to prepare one of them as a member: one file, of two parts."""
     agent = wire.AgentOrders(
         host="a", data_dir=str(tmp_path / "host"), runtime_dir=str(tmp_path / "r"), public_key="p", secret_key="s"
     )
     (tmp_path / "r").mkdir()
-    jobs = JobsHere(agent, Uplink(), ProcessesBelow("a", lambda job, attempt, code: None), lambda: "127.0.0.1")
+    below = ProcessesBelow("a", lambda job, attempt, code: None)
+    jobs = JobsHere(agent, Uplink(), below, lambda: "127.0.0.1")
     path = f"results/ann/batchworkdir/{orders.job_id}/_submitted_code/train.py"
     file = wire.JobFile(path=path, size=len(DATA), mode=0o600, digest=hashlib.sha256(DATA).hexdigest())
-    return jobs, wire.Prepare(launch=msgspec.structs.replace(orders, host="b"), supervises=False, files=(file,))
+    yield jobs, wire.Prepare(launch=msgspec.structs.replace(orders, host="b"), supervises=False, files=(file,))
+    below.templates.stop()
 
 
 async def give(jobs, order, offset, data=None):
@@ -142,6 +145,7 @@ async def test_the_servers_copy_of_a_data_set_is_sent_up_to_a_size(tmp_path, ord
             hosts,
             lambda host, message, *data: sent.append((message, *data)),
             lambda work, name: tasks.append(asyncio.create_task(work)),
+            lambda hosts: None,
             limit,
         )
         hosts["a"].prepared.clear()

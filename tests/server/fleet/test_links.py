@@ -98,6 +98,8 @@ def test_it_names_both_hosts():
 async def test_hosts_tell_whom_they_do_not_reach_and_everybody_is_told(server, clock, placed):
     a, b = await joined(server), await joined(server, "b")
     server.fleet.attempts.adopt(placed)
+    assert a.beat() == [wire.Heard()], "the only host of its jobs"
+    server.fleet.attempts.may_span(placed.job_id, ["b"])
     assert a.beat() == [wire.Heard(probe=("b",))]
     await server.fleet.follow()
     began, really_began = clock.now, time.monotonic()
