@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 _CLONE_NEWNET = 0x40000000
+_networks = itertools.count()  # of this process: one test may have its own beside that of its module
 _libc = ctypes.CDLL(None, use_errno=True)
 # In namespaces of its own for pids, mounts and the host name. The bind mount is another boot to all who look.
 _MACHINE = """
@@ -32,7 +34,7 @@ class Network:
     """Machines with these names, as a context manager. Skips the test where there are no network namespaces."""
 
     def __init__(self, *names: str) -> None:
-        self._prefix = f"edt{os.getpid()}-"
+        self._prefix = f"edt{os.getpid()}-{next(_networks)}-"
         self.addresses = {name: f"10.77.0.{number}" for number, name in enumerate(names, 1)}
         self._programs: list[subprocess.Popen[bytes]] = []
 

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,14 +88,18 @@ class Watch:
         """Return those that are there now."""
         return [self._known[key] for key in self._look_at_processes()]
 
-    def workers(self, hosts_of_slots: Mapping[int, str]) -> list[Hold]:
-        """Return how long each worker was seen in its slot, by the journals of all hosts, zombies included."""
+    def workers(self, hosts_of_slots: Mapping[int, Collection[str]]) -> list[Hold]:
+        """Return how long each worker was seen in its slot, by the journals of all hosts, zombies included.
+
+        A slot was on several hosts in turn: one that comes back gets the lowest numbers that are free.
+        """
         by_pid: defaultdict[tuple[str, int], list[Seen]] = defaultdict(list)
         for each in self.seen:
             by_pid[each.machine, each.inner].append(each)
         found = []
         for job, slot, pid, when in sorted(self._started):
-            near = [each for each in by_pid[hosts_of_slots.get(slot, ""), pid] if abs(each.created - when) < _NEAR]
+            there = [each for host in hosts_of_slots.get(slot, ()) for each in by_pid[host, pid]]
+            near = [each for each in there if abs(each.created - when) < _NEAR]
             found += [Hold(slot, job, pid, each.created, each.last) for each in near[:1]]
         return found
 

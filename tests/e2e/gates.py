@@ -34,16 +34,23 @@ class Gates:
                 return True
             assert self._closed, f"the job came to its end before {what}"
             # The next epoch only once the job waits for it: what it does in this one may be what the condition asks.
-            if (self.folder / f"at-{self._closed[0]}").exists():
+            if self._waiting():
                 self._open()
             return False
 
         until(holds, what)
 
+    def reached(self) -> None:
+        """Wait until the job is held."""
+        until(self._waiting, "a job at the begin of an epoch")
+
     def open_all(self) -> None:
         """Hold the job no longer."""
         while self._closed:
             self._open()
+
+    def _waiting(self) -> bool:
+        return (self.folder / f"at-{self._closed[0]}").exists()
 
     def _open(self) -> None:
         (self.folder / f"hold-{self._closed.pop(0)}").unlink()

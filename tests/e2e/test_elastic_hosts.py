@@ -65,7 +65,8 @@ def ends_whole(jobs: Jobs, job: Job, gates: Gates) -> None:
     job.wait(300)
     commits = jobs.commits(job)
     assert [each["update"] for each in commits] == list(range(len(commits)))
-    assert not any(event.kind in ("worker_lost", "supervisor_lost") for event in job.story())
+    lost = [event for event in job.story() if event.kind in ("worker_lost", "supervisor_lost")]
+    assert all("moved_to" in event.data for event in lost)  # where its supervisor was is only where its files lie
 
 
 def test_an_engine_that_is_down_takes_no_host_away_and_its_next_ones_come_later(
@@ -75,7 +76,7 @@ def test_an_engine_that_is_down_takes_no_host_away_and_its_next_ones_come_later(
     since = jobs.client.host(host).since
     engine.break_()
     waits = jobs.submit("cnn.py", *ARGUMENTS, max_workers=1)
-    until(lambda: "apiserver not ready" in str(waits.view.reason), "the engine's words in what the job waits for")
+    until(lambda: "apiserver not ready" in str(waits.refresh().view.reason), "the engine's words in its reason")
     more_updates(jobs, job, gates)
     engine.heal()
     waits.wait(300)

@@ -128,6 +128,7 @@ def test_a_machine_will_be_taken_away(
     machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates, in_time: bool
 ) -> None:
     job, near, far = on_two_machines(machines, jobs, gates)
+    gates.reached()
     os.kill(network.pid(far, 1), signal.SIGTERM)
     until(lambda: jobs.client.host(far).state is HostState.DRAINING, "the notice")
     if not in_time:
@@ -159,7 +160,7 @@ def test_a_disk_of_a_machine_is_full(machines: Machines, jobs: Jobs, alone: Job,
             return len(looks) >= STILL
 
         until(still, "a training that stands still")
-        assert not job.view.state.final
+        assert not jobs.client.job(job.id).view.state.final
     else:
         more_updates(jobs, job, gates, 20)
     ballast.unlink()

@@ -198,7 +198,7 @@ class Fleet:
         (self.addresses_dir / f"{name}.json").unlink(missing_ok=True)
         if self._control is not None:
             self._control.forget(_admitted_as(host.record))
-        self._tell_peers(self.attempts.beside(name))
+        self._tell_peers(self._beside(name))
         await self._report_changes()
 
     def host_of(self, provider: str, provider_id: str) -> str | None:
@@ -289,9 +289,10 @@ class Fleet:
     def _named(self, host: str) -> str:
         return self._machine.name if host == MACHINE and self._machine is not None else host
 
-    def _sharing_jobs_with(self, name: str) -> set[str]:
-        found = self.attempts.beside(MACHINE) - {MACHINE} if name == self._named(MACHINE) else set()
-        return set(map(self._named, found | self.attempts.beside(name) - {name}))
+    def _beside(self, name: str) -> set[str]:
+        """Return a host and those that it shares attempts with. The agent of this machine has those of the server."""
+        found = self.attempts.beside(MACHINE) if name == self._named(MACHINE) else set()
+        return set(map(self._named, found | self.attempts.beside(name)))
 
     # --- what hosts send ----------------------------------------------------------------------------------------------
 
@@ -319,7 +320,7 @@ class Fleet:
         match message:
             case wire.HostBeat():
                 host.beat = message
-                self._send(host, wire.Heard(probe=tuple(sorted(self._sharing_jobs_with(host.name)))))
+                self._send(host, wire.Heard(probe=tuple(sorted(self._beside(host.name) - {host.name}))))
             case wire.HostNotice(seconds=seconds, why=why):
                 log.warning("host %s ends in %.0f s: %s", host.name, seconds, why)
                 host.ends = why
@@ -395,7 +396,7 @@ class Fleet:
         if host.record.provider == LOCAL and host.name not in self._local.names:
             self._send(host, wire.Retire())
         self._write_address(host)
-        self._tell_peers(self.attempts.beside(host.name))
+        self._tell_peers(self._beside(host.name))
         self._look_soon()
         if visible(hello.identity):
             self._spawn(self._until_ended(host, hello.identity), f"edt agent {host.name}")
@@ -457,7 +458,7 @@ class Fleet:
         self._keep(host, up=False)
         host.let_down(lambda: HostLost(f"Host {host.name} was lost."))
         self.attempts.lost(host)
-        self._tell_peers(self.attempts.beside(host.name))
+        self._tell_peers(self._beside(host.name))
 
     async def _report_changes(self) -> None:
         self._wake_waiters()
@@ -499,10 +500,10 @@ class Fleet:
     def _tell_peers(self, names: Collection[str]) -> None:
         """Tell each of these hosts of those that it shares attempts with, and of the server itself."""
         own = wire.HostPeer(host=MACHINE, endpoint="", identity=identify(os.getpid()), public_key=self._keys[0])
-        for host in (self._hosts[name] for name in names if name in self._hosts):
+        for host in (self._hosts[name] for name in set(map(self._named, names)) if name in self._hosts):
             if not host.connected:
                 continue
-            others = [self._hosts[name] for name in self.attempts.beside(host.name) if name in self._hosts]
+            others = [self._hosts[name] for name in self._beside(host.name) if name in self._hosts]
             there = [(each, each.hello) for each in others if each.connected and each.hello is not None]
             peers = [
                 wire.HostPeer(
