@@ -351,7 +351,9 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Retire(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The host is not needed any more: its agent ends as soon as nothing runs there."""
+    """The host is not needed any more: its agent ends as soon as nothing runs there, or with all of it `at_once`."""
+
+    at_once: bool = False
 
 
 # --- between a supervisor and an agent --------------------------------------------------------------------------------

@@ -150,8 +150,11 @@ class HostAgent:
                 self._spawn(self._jobs.collect(message), f"collect {message.job}")
             case wire.Forget(job=job, owner=owner):
                 self._spawn(self._jobs.forget(job, owner), f"forget {job}")
-            case wire.Retire():
+            case wire.Retire(at_once=at_once):
                 self._retired = True
+                if at_once:
+                    log.warning("this host was removed, and ends with all that runs here")
+                    self._over.set()
 
     def _disconnected(self) -> None:
         self._jobs.disconnected()

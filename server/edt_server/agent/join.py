@@ -84,7 +84,8 @@ def _join(arguments: argparse.Namespace) -> list[str]:
     kept = inherited(os.environ)
     os.environ.clear()
     os.environ.update(kept)
-    return [str(folder / ORDERS), str(Path(orders.runtime_dir) / "host.lock")]
+    # A machine that has been started again has lost it.
+    return [str(folder / ORDERS), str(private_dir(Path(orders.runtime_dir)) / "host.lock")]
 
 
 def _token(place: str) -> TokenText:
@@ -110,11 +111,10 @@ def _with_token(
         provider_id=arguments.provider_id,
     )
     host, server = asyncio.run(_ask(token, join))
-    private = private_dir(runtime_dir(Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp"), folder))
     return AgentOrders(
         host=host,
         data_dir=str(folder),
-        runtime_dir=str(private),
+        runtime_dir=str(runtime_dir(Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp"), folder)),
         public_key=keys[0],
         secret_key=keys[1],
         # The one that answered first.

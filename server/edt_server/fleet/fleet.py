@@ -189,7 +189,7 @@ class Fleet:
                 f"Jobs are on the host {name}: {', '.join(jobs)}.",
                 hint=f"Drain it first (edt host drain {name} --wait), or remove it with force: its jobs lose a host.",
             )
-        self._send(host, wire.Retire())
+        self._send(host, wire.Retire(at_once=True))
         self._lose(host, "It was removed.")
         if host.taking is not None:
             host.taking.cancel()

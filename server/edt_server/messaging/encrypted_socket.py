@@ -65,8 +65,10 @@ def sender_of(frame: zmq.Frame) -> str | None:
 def send_now(socket: zmq.asyncio.Socket, *frames: bytes) -> BaseException | None:
     """Send without waiting. Return why that is not possible now, None when it was."""
     sent = cast(asyncio.Future[object], socket.send_multipart(frames, flags=zmq.DONTWAIT))
-    # With DONTWAIT the result is known when the call returns. Reading the exception marks it as seen, or asyncio would
-    # log it.
+    if not sent.done():  # what was sent before it waits for the other side
+        sent.cancel()
+        return zmq.Again()
+    # Reading the exception marks it as seen, or asyncio would log it.
     return sent.exception()
 
 

@@ -59,7 +59,7 @@ async def test_a_removed_host_is_told_and_its_key_is_refused(server):
     assert (server.settings.control_dir / "hosts" / "a.json").exists()
     await server.fleet.follow()
     await server.fleet.remove("a")
-    assert machine.got(wire.Retire) == [wire.Retire()]
+    assert machine.got(wire.Retire) == [wire.Retire(at_once=True)]
     assert server.view("a") is None
     assert server.channel.owner_of(machine.public) is None
     assert server.changes[-1] == []
