@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -21,10 +22,10 @@ from tests.e2e.fleet import (
     ARGUMENTS,
     EPOCHS,
     Machines,
-    begun,
     committed,
     is_as_alone,
     more_updates,
+    offered,
     on,
     on_two_machines,
 )
@@ -276,10 +277,12 @@ def test_the_clock_of_a_machine_is_wrong_and_runs_backwards(
     else:
         machines.join(jobs, "two")
         machines.leave("two")
+    until(lambda: not offered(jobs, "two"), "the end of the host")
     folder = machines.folder / "two"
     orders = msgspec.json.decode((folder / "agent.json").read_bytes(), type=AgentOrders)
-    # Not by `join`, which passes no such variables on.
-    command = [sys.executable, "-P", "-m", "edt_server.agent", str(folder / "agent.json")]
+    # Not by `join`, which passes no such variables on. Without a sandbox: whoever waits for its end sleeps, and the
+    # library takes Python's sleep for an error.
+    command = ["env", "PATH=", sys.executable, "-P", "-m", "edt_server.agent", str(folder / "agent.json")]
     machines.agents["two"] = network.start(
         "two",
         [*command, str(Path(orders.runtime_dir) / "host.lock")],
@@ -287,10 +290,14 @@ def test_the_clock_of_a_machine_is_wrong_and_runs_backwards(
         environ={**os.environ, **clock.environ},
         hidden=[machines.server.data_dir],
     )
+    until(lambda: offered(jobs, "two"), "the host with the other clock")
     jobs.client.drain_host("one")
-    job = begun(jobs, gates)
+    # With such a variable its supervisor is not forked from a template, whose clock stays as it was. Its workers sleep.
+    job = jobs.submit("cnn.py", *ARGUMENTS, "--gates", str(gates.folder), env={"LD_PRELOAD": ""})
     on(jobs, job, gates, {"two"}, workers=1)
-    assert time.time() + HOUR / 2 < max(event.time for event in job.story())
+    (journal,) = machines.folder.glob(f"two/jobs/{job.id}/journal.jsonl")
+    assert time.time() + HOUR / 2 < json.loads(journal.read_text().splitlines()[0])["time"], "its clock is wrong"
+    assert max(event.time for event in job.story()) <= time.time(), "and what people read is right"
     jobs.client.drain_host("one", undo=True)
     on(jobs, job, gates, {"one", "two"}, workers=2)
     more_updates(jobs, job, gates)
