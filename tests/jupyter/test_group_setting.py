@@ -41,7 +41,8 @@ def test_a_dict_on_the_command_line_is_a_group_with_settings(tmp_path, program):
         server.wait(180)
     day, night = plan["instance_groups"]
     assert (day["name"], night["name"], night["own"], night["lend"]) == ("day", "night", 2, None)
-    assert (day["resource_group"], plan["resource_groups"]) == ("cpus", [{"name": "cpus", "hosts": [], "slots": "3"}])
+    cpus = {"name": "cpus", "hosts": [], "slots": "3", "portable": False}
+    assert (day["resource_group"], plan["resource_groups"]) == ("cpus", [cpus])
 
 
 def plan_of(server, runtime, said):

@@ -37,11 +37,11 @@ _FORM = (
 VERSION = hashlib.sha256(json.dumps(_FORM, sort_keys=True).encode()).hexdigest()[:16]
 # VERSION → the versions before that it can read: with the docstrings, without an upper bound of `max_workers`, without
 # `max_priority`, without quotas, without held sizes, without budgets, without searches, without projects of jobs, which
-# the core never sees, and without hosts apart.
+# the core never sees, without hosts apart, and without portable resource groups.
 _BEFORE = {
-    "d4bb79e42e3ca64c": (
+    "e17a386248563d37": (
         "5d450cfec1d5594e", "7e018cf0f7a12ea8", "fa66e22ae5eb95d7", "3af2497bc715c643", "b55155f3a73835a9",
-        "4e231cac1fab208a", "391bc166d8f0f2fb", "f3cf8e5bf01693ab", "167eeaeb40e47dfe",
+        "4e231cac1fab208a", "391bc166d8f0f2fb", "f3cf8e5bf01693ab", "167eeaeb40e47dfe", "d4bb79e42e3ca64c",
     )
 }  # fmt: skip
 
