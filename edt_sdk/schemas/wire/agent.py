@@ -139,6 +139,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         jobs: jobs with files there, and the owner of each.
         sandbox: why the host cannot run jobs in a sandbox, in sentences, "" where it can. None from a version that
             would run workers without one.
+        connection: which one of its agent's this is. The greeting of an earlier one may arrive after it.
     """
 
     protocol: int
@@ -154,6 +155,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     jobs: tuple[tuple[str, str], ...] = ()
     sandbox: str | None = None
     portable_kind: str = ""
+    connection: int = 0
 
 
 class HostBeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -51,6 +51,7 @@ class Uplink:
         self._hear = hear
         self._lost = lost
         self._conversation: Conversation | None = None
+        self._connections = 0
         self._heard = time.monotonic()
         self._asked = 0.0
         self._round_trip: float | None = None
@@ -105,7 +106,9 @@ class Uplink:
             async with asyncio.timeout(_HELLO_PATIENCE) as patience:
                 # What the hello tells is looked at now, so that nothing is missed between it and the first message.
                 self._conversation = conversation
-                await conversation.socket.send(wire.encode(self._hello(server)))
+                self._connections += 1
+                hello = msgspec.structs.replace(self._hello(server), connection=self._connections)
+                await conversation.socket.send(wire.encode(hello))
                 while True:
                     frames = await conversation.receive()
                     message = wire.decode_to_host(frames[0])

@@ -366,6 +366,8 @@ class Fleet:
         if hello.protocol != wire.AGENT_PROTOCOL:
             self._answer(peer, _other_version(hello.protocol))
             return
+        if before is not None and before.identity == hello.identity and hello.connection < before.connection:
+            return  # that connection is over
         if sandboxed and hello.sandbox is None:
             host.why = "It has an earlier jupyter-edt than the server, which would run jobs without a sandbox."
             self._answer(peer, wire.HostRefused(why=host.why, hint="Install the server's version there."))

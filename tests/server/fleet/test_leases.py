@@ -188,6 +188,13 @@ async def test_a_copy_of_a_machine_is_refused_while_the_first_beats(server, cloc
     assert copy.say(wire.HostBeat(load=0.0, memory_free=0, disk_free=0)) == []
 
 
+async def test_the_greeting_of_a_former_connection_that_comes_late_changes_nothing(server):
+    machine = await joined(server)
+    assert isinstance(machine.connect(connection=2), wire.HostWelcome)
+    assert machine.say(machine.hello(connection=1), peer=b"former") == []
+    assert machine.beat() == [wire.Heard()], "the newer connection counts"
+
+
 @pytest.mark.parametrize("how", ["silent", "closed"])
 async def test_a_machine_that_was_started_again_takes_its_own_place(server, clock, how):
     first = await joined(server)
