@@ -84,6 +84,7 @@ def test_an_engine_that_is_down_takes_no_host_away_and_its_next_ones_come_later(
     ends_whole(jobs, job, gates)
 
 
+@pytest.mark.long  # test_an_engine_that_is_down… and the conformance of providers stay
 def test_a_machine_that_the_engine_takes_for_gone_is_drained_while_its_agent_is_heard(
     engine: KubernetesEngine, jobs: Jobs, gates: Gates
 ) -> None:

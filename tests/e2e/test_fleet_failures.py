@@ -106,7 +106,7 @@ def is_outpost(pid: int) -> bool:
     return b"outpost" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 
-@pytest.mark.parametrize("what", ["worker", "outpost"])
+@pytest.mark.parametrize("what", ["worker", pytest.param("outpost", marks=pytest.mark.long)])
 def test_a_process_of_one_machine_is_killed(
     machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates, what: str
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_process_of_one_machine_is_killed(
     assert jobs.client.host(far).since == since, "its agent was there all the time"
 
 
-@pytest.mark.parametrize("in_time", [True, False])
+@pytest.mark.parametrize("in_time", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_machine_will_be_taken_away(
     machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates, in_time: bool
 ) -> None:
@@ -148,7 +148,7 @@ def test_a_machine_will_be_taken_away(
     machines.agents[far].wait()
 
 
-@pytest.mark.parametrize("where", ["near", "far"])
+@pytest.mark.parametrize("where", ["near", pytest.param("far", marks=pytest.mark.long)])
 def test_a_disk_of_a_machine_is_full(machines: Machines, jobs: Jobs, alone: Job, gates: Gates, where: str) -> None:
     job, near, far = on_two_machines(machines, jobs, gates)
     ballast = machines.folder / (near if where == "near" else far) / "ballast"

@@ -15,7 +15,7 @@ from tests.e2e.hosts import hosts_of, wait_for_hosts
 from tests.network import Network
 from tests.waiting import until
 
-EPOCHS, SAMPLES = 12, 1500
+EPOCHS, SAMPLES = 12, 600
 ARGUMENTS = ("--epochs", str(EPOCHS), "--samples", str(SAMPLES))
 
 
