@@ -32,7 +32,7 @@ from edt_sdk import EdtError, Job
 from edt_sdk.schemas.job import JobState
 from tests.chaos import fleet_plan, referee
 from tests.chaos.fleet_plan import Kind, Step
-from tests.chaos.fleet_watch import AGENT, Seen, Watch, holds, shared_slots
+from tests.chaos.fleet_watch import AGENT, Seen, Watch, shared_slots
 from tests.chaos.plan import Training
 from tests.chaos.scenario import ZOO
 from tests.e2e.fleet import HEAD, Machines, home_of, offered
@@ -252,17 +252,10 @@ class Chaos:
                 record = referee.read(self._jobs, job, self._size.epochs, training.shards)
                 referee.compare(record, undisturbed[training])
             updates, discarded = updates + record.updates, discarded + record.discarded
-        all_holds = [
-            hold
-            for name in self.submitted
-            for hold in holds(name, self._jobs.server.data_dir / "jobs" / name / "journal.jsonl")
-        ]
-        twice = shared_slots(all_holds)
-        assert not twice, "\n".join(f"slot of two jobs: {first} {second}" for first, second in twice)
         workers = watch.workers(self._hosts_of_slots)
-        for first, second in shared_slots(workers, _AT_ONCE):
-            print(f"  two workers in slot {first.slot}: {first}, {second}")
         print(f"  {len(workers)} workers were seen")
+        twice = shared_slots(workers, _AT_ONCE)
+        assert not twice, "\n".join(f"slot of two jobs: {first} {second}" for first, second in twice)
         return updates, discarded
 
     def recovery(self, watch: Watch) -> Iterator[tuple[Kind, list[float]]]:

@@ -41,8 +41,9 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A job's hold on a slot, from the report of its worker's start to that of the slot's return."""
+    """A job's hold on a slot of a machine: as long as its worker was seen there."""
 
+    machine: str
     slot: int
     job: str
     pid: int
@@ -91,16 +92,17 @@ class Watch:
     def workers(self, hosts_of_slots: Mapping[int, Collection[str]]) -> list[Hold]:
         """Return how long each worker was seen in its slot, by the journals of all hosts, zombies included.
 
-        A slot was on several hosts in turn: one that comes back gets the lowest numbers that are free.
+        The number of a slot was that of several hosts in turn: one that comes back gets the lowest that are free.
         """
-        by_pid: defaultdict[tuple[str, int], list[Seen]] = defaultdict(list)
+        by_pid: defaultdict[int, list[Seen]] = defaultdict(list)
         for each in self.seen:
-            by_pid[each.machine, each.inner].append(each)
+            by_pid[each.inner].append(each)
         found = []
         for job, slot, pid, when in sorted(self._started):
-            there = [each for host in hosts_of_slots.get(slot, ()) for each in by_pid[host, pid]]
-            near = [each for each in there if abs(each.created - when) < _NEAR]
-            found += [Hold(slot, job, pid, each.created, each.last) for each in near[:1]]
+            there = [each for each in by_pid[pid] if each.machine in hosts_of_slots.get(slot, ())]
+            process = min(there, key=lambda each: abs(each.created - when), default=None)
+            if process is not None and abs(process.created - when) < _NEAR:
+                found.append(Hold(process.machine, slot, job, pid, process.created, process.last))
         return found
 
     def _work(self) -> None:
@@ -166,31 +168,12 @@ class Watch:
                 self._started.add((journal.parent.name, report["slot"], report["pid"], numbered["time"]))
 
 
-def holds(job: str, journal: Path) -> list[Hold]:
-    """Return what a journal says of slots. A hold that nobody reported the end of lasts to the next of its slot."""
-    begun: dict[int, tuple[int, float]] = {}
-    found = []
-    for line in journal.read_bytes().split(b"\n")[:-1]:
-        numbered = json.loads(line)
-        report, when = numbered["report"], numbered["time"]
-        match report["type"]:
-            case "WorkerStarted":
-                begun[report["slot"]] = report["pid"], when
-            case "SlotReleased" if report["slot"] in begun:
-                pid, begin = begun.pop(report["slot"])
-                found.append(Hold(report["slot"], job, pid, begin, when))
-            case "JobEnded":
-                found += [Hold(slot, job, pid, begin, when) for slot, (pid, begin) in begun.items()]
-                begun.clear()
-    return found
-
-
-def shared_slots(all_holds: Iterable[Hold], more: float = 0.0) -> list[tuple[Hold, Hold]]:
+def shared_slots(all_holds: Iterable[Hold], more: float) -> list[tuple[Hold, Hold]]:
     """Return the pairs of holds of two jobs that one slot had at the same time for `more` than this many seconds."""
     found = []
-    by_slot: defaultdict[int, list[Hold]] = defaultdict(list)
+    by_slot: defaultdict[tuple[str, int], list[Hold]] = defaultdict(list)
     for each in all_holds:
-        by_slot[each.slot].append(each)
+        by_slot[each.machine, each.slot].append(each)
     for several in by_slot.values():
         several.sort(key=lambda hold: hold.begin)
         for number, first in enumerate(several):
