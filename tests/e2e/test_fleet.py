@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,7 +112,8 @@ def test_the_machine_with_the_supervisor_is_cut_off_and_what_it_does_then_counts
     on(jobs, job, gates, {"one", "two"}, workers=4)
     gates.open_all()
     is_as_alone(jobs, job, alone)
-    assert "has taken the place of attempt" in machines.log(near)
+    # When it is back it greets, or it sends what it has trained meanwhile, whichever comes first.
+    assert re.search("has taken the place of attempt|went on elsewhere: attempt 1 ends here", machines.log(near))
 
 
 def test_the_machine_with_the_supervisor_loses_power(

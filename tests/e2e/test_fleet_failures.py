@@ -267,6 +267,7 @@ def test_a_machine_is_removed_and_its_key_opens_nothing_any_more(
     machines.join(jobs, far)
 
 
+@pytest.mark.long  # as test_clock_leaps.py; the steady clock of the server has tests of its own
 def test_the_clock_of_a_machine_is_wrong_and_runs_backwards(
     machines: Machines, network: Network, jobs: Jobs, alone: Job, gates: Gates, tmp_path: Path
 ) -> None:

@@ -131,6 +131,7 @@ class HostAgent:
         match message:
             case wire.HostWelcome(outdated=outdated):
                 for each in outdated:
+                    log.warning("job %s is over, or went on elsewhere: attempt %d ends here", each.job, each.attempt)
                     self._spawn(self._jobs.end_attempt(each.job, each.attempt), f"end {each.job}")
                 if self._ends_at is not None:
                     # This server may not be the one that was told.
