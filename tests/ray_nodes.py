@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,8 +57,7 @@ class RayNodes:
         self._folder = folder
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         # Sockets lie in it, so its name is short.
-        self.temporary = Path(f"/tmp/edt-ray-{os.getpid()}")
-        self.temporary.mkdir()
+        self.temporary = Path(tempfile.mkdtemp(prefix="edt-ray-", dir="/tmp"))
         self.environ = {**os.environ, **_QUIET, **(environ or {}), "RAY_TMPDIR": str(self.temporary)}
 
     def __enter__(self) -> RayNodes:
