@@ -32,7 +32,7 @@ from edt_sdk import EdtError, Job
 from edt_sdk.schemas.job import JobState
 from tests.chaos import fleet_plan, referee
 from tests.chaos.fleet_plan import Kind, Step
-from tests.chaos.fleet_watch import AGENT, Seen, Watch, shared_slots
+from tests.chaos.fleet_watch import AGENT, Seen, Watch, holds, shared_slots
 from tests.chaos.plan import Training
 from tests.chaos.scenario import ZOO
 from tests.e2e.fleet import HEAD, Machines, home_of, offered
@@ -254,7 +254,13 @@ class Chaos:
             updates, discarded = updates + record.updates, discarded + record.discarded
         workers = watch.workers(self._hosts_of_slots)
         print(f"  {len(workers)} workers were seen")
-        twice = shared_slots(workers, _AT_ONCE)
+        all_holds = [
+            watch.placed(hold, self._hosts_of_slots)
+            for name in self.submitted
+            for hold in holds(name, self._jobs.server.data_dir / "jobs" / name / "journal.jsonl")
+        ]
+        # What the journals say to the moment, and what was seen of processes between two looks.
+        twice = [*shared_slots(all_holds), *shared_slots(workers, _AT_ONCE)]
         assert not twice, "\n".join(f"slot of two jobs: {first} {second}" for first, second in twice)
         return updates, discarded
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -41,7 +41,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A job's hold on a slot of a machine: as long as its worker was seen there."""
+    """A job's hold on a slot of a machine, from its worker's start to the slot's return, or as long as it was seen."""
 
     machine: str
     slot: int
@@ -90,20 +90,30 @@ class Watch:
         return [self._known[key] for key in self._look_at_processes()]
 
     def workers(self, hosts_of_slots: Mapping[int, Collection[str]]) -> list[Hold]:
-        """Return how long each worker was seen in its slot, by the journals of all hosts, zombies included.
+        """Return how long each worker was seen in its slot, by the journals of all hosts, zombies included."""
+        started = (Hold("", slot, job, pid, when, when) for job, slot, pid, when in sorted(self._started))
+        seen = [(each, self._process(each, hosts_of_slots)) for each in started]
+        return [
+            replace(each, machine=process.machine, begin=process.created, end=process.last)
+            for each, process in seen
+            if process is not None
+        ]
 
-        The number of a slot was that of several hosts in turn: one that comes back gets the lowest that are free.
-        """
-        by_pid: defaultdict[int, list[Seen]] = defaultdict(list)
-        for each in self.seen:
-            by_pid[each.inner].append(each)
-        found = []
-        for job, slot, pid, when in sorted(self._started):
-            there = [each for each in by_pid[pid] if each.machine in hosts_of_slots.get(slot, ())]
-            process = min(there, key=lambda each: abs(each.created - when), default=None)
-            if process is not None and abs(process.created - when) < _NEAR:
-                found.append(Hold(process.machine, slot, job, pid, process.created, process.last))
-        return found
+    def placed(self, hold: Hold, hosts_of_slots: Mapping[int, Collection[str]]) -> Hold:
+        """Return the hold with the machine on which its worker was seen, "" where it never was."""
+        process = self._process(hold, hosts_of_slots)
+        return hold if process is None else replace(hold, machine=process.machine)
+
+    def _process(self, hold: Hold, hosts_of_slots: Mapping[int, Collection[str]]) -> Seen | None:
+        """The number of a slot was that of several hosts in turn: one that comes back gets the lowest that are free."""
+        there = [
+            each
+            for each in self.seen
+            if each.inner == hold.pid
+            and each.machine in hosts_of_slots.get(hold.slot, ())
+            and abs(each.created - hold.begin) < _NEAR
+        ]
+        return min(there, key=lambda each: abs(each.created - hold.begin), default=None)
 
     def _work(self) -> None:
         while not self._over.wait(_LOOK):
@@ -168,7 +178,26 @@ class Watch:
                 self._started.add((journal.parent.name, report["slot"], report["pid"], numbered["time"]))
 
 
-def shared_slots(all_holds: Iterable[Hold], more: float) -> list[tuple[Hold, Hold]]:
+def holds(job: str, journal: Path) -> list[Hold]:
+    """Return what a journal says of slots, without their machines."""
+    begun: dict[int, tuple[int, float]] = {}
+    found = []
+    for line in journal.read_bytes().split(b"\n")[:-1]:
+        numbered = json.loads(line)
+        report, when = numbered["report"], numbered["time"]
+        match report["type"]:
+            case "WorkerStarted":
+                begun[report["slot"]] = report["pid"], when
+            case "SlotReleased" if report["slot"] in begun:
+                pid, begin = begun.pop(report["slot"])
+                found.append(Hold("", report["slot"], job, pid, begin, when))
+            case "JobEnded":
+                found += [Hold("", slot, job, pid, begin, when) for slot, (pid, begin) in begun.items()]
+                begun.clear()
+    return found
+
+
+def shared_slots(all_holds: Iterable[Hold], more: float = 0.0) -> list[tuple[Hold, Hold]]:
     """Return the pairs of holds of two jobs that one slot had at the same time for `more` than this many seconds."""
     found = []
     by_slot: defaultdict[tuple[str, int], list[Hold]] = defaultdict(list)
