@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf, isinf
 from pathlib import Path
 
 import psutil
@@ -100,9 +101,15 @@ class Watch:
         ]
 
     def placed(self, hold: Hold, hosts_of_slots: Mapping[int, Collection[str]]) -> Hold:
-        """Return the hold with the machine on which its worker was seen, "" where it never was."""
+        """Return the hold with the machine on which its worker was seen, "" where it never was.
+
+        A hold that no journal ends was over when its worker was seen last: nobody is left to give back the slots of an
+        attempt that died with its machine.
+        """
         process = self._process(hold, hosts_of_slots)
-        return hold if process is None else replace(hold, machine=process.machine)
+        last = hold.begin if process is None else process.last
+        machine = "" if process is None else process.machine
+        return replace(hold, machine=machine, end=last if isinf(hold.end) else hold.end)
 
     def _process(self, hold: Hold, hosts_of_slots: Mapping[int, Collection[str]]) -> Seen | None:
         """The number of a slot was that of several hosts in turn: one that comes back gets the lowest that are free."""
@@ -179,22 +186,17 @@ class Watch:
 
 
 def holds(job: str, journal: Path) -> list[Hold]:
-    """Return what a journal says of slots, without their machines."""
-    begun: dict[int, tuple[int, float]] = {}
-    found = []
+    """Return what a journal says of slots, without their machines. `end` is infinite where it says none."""
+    found: dict[int, Hold] = {}
     for line in journal.read_bytes().split(b"\n")[:-1]:
         numbered = json.loads(line)
         report, when = numbered["report"], numbered["time"]
         match report["type"]:
             case "WorkerStarted":
-                begun[report["slot"]] = report["pid"], when
-            case "SlotReleased" if report["slot"] in begun:
-                pid, begin = begun.pop(report["slot"])
-                found.append(Hold("", report["slot"], job, pid, begin, when))
-            case "JobEnded":
-                found += [Hold("", slot, job, pid, begin, when) for slot, (pid, begin) in begun.items()]
-                begun.clear()
-    return found
+                found[report["worker"]] = Hold("", report["slot"], job, report["pid"], when, inf)
+            case "SlotReleased" if report["worker"] in found:
+                found[report["worker"]] = replace(found[report["worker"]], end=when)
+    return list(found.values())
 
 
 def shared_slots(all_holds: Iterable[Hold], more: float = 0.0) -> list[tuple[Hold, Hold]]:
