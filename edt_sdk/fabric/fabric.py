@@ -23,16 +23,15 @@ from torch import nn
 from edt_sdk.fabric import checks
 from edt_sdk.fabric.checks import check_callable, one_of, whole
 from edt_sdk.formatting.front_end import in_notebook
-from edt_sdk.schemas.errors import Conflict, InvalidRequest, JobFailed
+from edt_sdk.schemas.errors import Conflict, InvalidRequest
 from edt_sdk.schemas.fields import names_checked
 from edt_sdk.schemas.wire.context import worker_context
-from edt_sdk.schemas.wire.link import Scaled, TrainingDone, TrainingFailed, TrainRequest
+from edt_sdk.schemas.wire.link import Scaled, TrainRequest
 from edt_sdk.training.calls import serving_call, session, validation_call
+from edt_sdk.training.calls.following import follow
 from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.checkpoints import onnx_file
 from edt_sdk.training.member import model_zip
-from edt_sdk.training.records.full_disk import wait_for_lines
-from edt_sdk.training.records.recorder import MetricsFollower, epoch_behind
 from edt_sdk.training.sampling.order import shard_sizes
 from edt_sdk.training.user import payload
 from edt_sdk.training.user.logging_hooks import DriverLoggers
@@ -42,9 +41,6 @@ from edt_sdk.training.user.scaleup import ScaleUp
 
 if TYPE_CHECKING:
     from edt_sdk.client import Job
-
-# Seconds between two reads of the metrics while the driver waits. The end of the training wakes it immediately.
-_METRICS_INTERVAL = 0.2
 
 
 @names_checked
@@ -347,32 +343,8 @@ class FabricModel:
     def _wait(self, own: session.Session, training: int, options: TrainOptions) -> None:
         lines = ProgressLines(options.epochs) if own.job.quiet else None
         loggers = DriverLoggers(self._given["driver_logger"], self._given["driver_logger_callback"], lines)
-        paths = own.job.paths
-        # The position of delivered lines is kept on disk, so that a restarted driver continues after them.
-        reader = MetricsFollower(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")
         scale = ScaleUp(self._given["scaleup_function"], len(options.shards), options.epochs, _tell)
-        epoch = 0
-        # The previous driver has delivered these lines. Only the sums of the loggers are restored from them.
-        for line in reader.delivered_before():
-            loggers.recall(line)
-            epoch = epoch_behind(line)
-        self._scale(own, training, scale, epoch)
-        validates = own.job.validates is not None
-        if not validates:
-            loggers.begin()
-        verdict = None
-        while verdict is None:
-            verdict = own.link.take(TrainingDone, TrainingFailed, timeout=_METRICS_INTERVAL)
-            # All lines were written before the verdict was sent, so this reads all of them.
-            for line in reader.read():
-                wait_for_lines(paths.result_dir)
-                loggers.deliver(line)
-                epoch = epoch_behind(line)
-            self._scale(own, training, scale, epoch)
-        if isinstance(verdict, TrainingFailed):
-            raise JobFailed(verdict.message, job=own.job.job_id)
-        if not validates:
-            loggers.end(options.epochs)
+        follow(own, training, loggers, options.epochs, each=lambda epoch: self._scale(own, training, scale, epoch))
 
     def _scale(self, own: session.Session, training: int, scale: ScaleUp, epoch: int) -> None:
         workers = scale.begin(epoch)

@@ -24,16 +24,20 @@ from edt_sdk.schemas.errors import EdtError, Unprocessable
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext, job_context, worker_context
 from edt_sdk.schemas.wire.link import Begin, Failed, WorkerHello, WorkerReady
 from edt_sdk.schemas.wire.pulse import STACK_SIGNAL, Phase, Pulse
+from edt_sdk.training import driver
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.exchange.group import open_store
+from edt_sdk.training.member import script_worker
 from edt_sdk.training.member.heartbeat import Heartbeat
 from edt_sdk.training.member.leaving import leave
 from edt_sdk.training.member.link import SUPERVISOR_GONE, Link, end_process
 from edt_sdk.training.member.loop import Loop
 from edt_sdk.training.member.membership import Endpoint
 from edt_sdk.training.member.parts import Data, TrainingParts
+from edt_sdk.training.member.script_worker import SCRIPT, ScriptWorker
 from edt_sdk.training.records.recorder import Recorder
 from edt_sdk.training.sampling.order import Order, TestOrder
+from edt_sdk.training.sampling.seeds import derive, set_states
 from edt_sdk.training.update import determinism
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import UpdateEngine
@@ -95,7 +99,12 @@ def work(worker: _Worker) -> int:
     assert begin is not None, "take without a timeout waits"
     number, paths, device = begin.training, job.paths, torch.device(own.device)
     memory = Path(job.memory_dir) if job.memory_dir else None
-    training = worker.training = payload.read(Path(begin.payload))
+    content = payload.load(Path(begin.payload))
+    if SCRIPT in content:
+        return work_for_script(
+            ScriptWorker(job, own, link, store, pulse, training=number, shards=content[SCRIPT]["shards"])
+        )
+    training = worker.training = payload.training_in(content)
     with prepare(job, training, number) as data:
         heartbeat = Heartbeat(pulse, data.loader)
 
@@ -135,6 +144,28 @@ def work(worker: _Worker) -> int:
         # Report ready after all slow work: until then the other members train on (decision 002).
         link.send(WorkerReady(worker=own.worker, training=begin.training))
         return loop.run(link.wait_generation(own.worker))
+
+
+def work_for_script(worker: ScriptWorker) -> int:
+    """Run a script that has a loop of its own, as all workers of its job do. Return the exit code."""
+    script_worker.begin(worker)
+    # What the script draws before its loop, such as a split of its data, is the same in all workers.
+    set_states(derive(worker.job.seed, "script"))
+    try:
+        try:
+            driver.run_script(worker.job)
+        except SystemExit as ended:
+            if ended.code not in (None, 0):
+                raise
+        if worker.run is None:
+            raise Unprocessable(
+                f"{worker.job.main} ended in a worker without elastic(), which it has called in the job's driver.",
+                hint="All workers must go the same way through the script: let no random number, time or file decide.",
+            )
+        worker.run.finish()
+    except script_worker.Leave as left:
+        return left.code
+    return 0
 
 
 @contextlib.contextmanager

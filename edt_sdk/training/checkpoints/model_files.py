@@ -53,6 +53,11 @@ def write(folder: Path, tag: int | str, states: Pair) -> None:
         durable.write(folder / f"{name}.pth", partial(Dump, content))
 
 
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Write the state dict of a model to a file."""
+    durable.write(path, partial(Dump, _plain(model.state_dict(), {})))
+
+
 def save_schedule(folder: Path, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
     """Write the third file of the end, or remove that of an earlier training where there is nothing to write."""
     path = folder / SCHEDULE

@@ -222,6 +222,21 @@ class Group:
             self.broadcast(content, src).wait()
         return content.numpy().tobytes() if data is None else data
 
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        """Return the bytes of all members in rank order. `data` is this member's."""
+        lengths = torch.empty(self.world, dtype=torch.int64)
+        self.all_gather(lengths, torch.tensor([len(data)])).wait()
+        longest = int(lengths.max())
+        if longest == 0:
+            return [b""] * self.world
+        found = torch.empty(self.world * longest, dtype=torch.uint8)
+        own = torch.frombuffer(bytearray(data.ljust(longest, b"\0")), dtype=torch.uint8)
+        self.all_gather(found, own).wait()
+        return [
+            content.numpy().tobytes()[:length]
+            for content, length in zip(found.view(self.world, longest), lengths.tolist(), strict=True)
+        ]
+
     def barrier(self) -> None:
         """Block until every member has called this."""
         if self.world > 1:

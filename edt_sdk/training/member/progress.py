@@ -7,7 +7,7 @@ import time
 
 from edt_sdk.schemas.wire.link import Progress
 from edt_sdk.training.member.link import Link
-from edt_sdk.training.member.training_state import TrainingState
+from edt_sdk.training.member.training_state import MemberState
 
 INTERVAL = 0.5
 
@@ -24,7 +24,7 @@ class ProgressReporter:
         self._rate: float | None = None
         self.inexact = ""
 
-    def advanced(self, current: TrainingState, samples: int) -> None:
+    def advanced(self, current: MemberState, samples: int) -> None:
         """Report after a step of that many samples if the last report is old enough."""
         self._samples += samples
         passed = time.monotonic() - self._last
@@ -33,24 +33,22 @@ class ProgressReporter:
             self._rate = self._samples / passed
             self.report(current)
 
-    def report(self, current: TrainingState) -> None:
+    def report(self, current: MemberState) -> None:
         """Report now."""
         # Without samples there was no update, or no complete validation yet.
-        cursor, test = current.cursor, current.test
+        reached, test = current.reached, current.test
         # As in the log: an epoch's last update may have few samples, and says little about the model.
         train = current.epoch if current.epoch.samples else current.ended
-        schedule, (done, total) = cursor.schedule, cursor.done
         self._last = time.monotonic()
         self._samples = 0
         self._link.send(
             Progress(
                 worker=self._worker,
                 training=self._training,
-                update=done,
-                total_updates=total,
-                # A validation job has no updates, so its updates per epoch are 0.
-                epoch=min(cursor.updates // max(1, schedule.updates_per_epoch), schedule.epochs - 1),
-                epochs=schedule.epochs if schedule.updates_per_epoch else 0,
+                update=reached.update,
+                total_updates=reached.total_updates,
+                epoch=reached.epoch,
+                epochs=reached.epochs,
                 loss=train.loss if train.samples else None,
                 accuracy=train.accuracy if train.samples else None,
                 test_loss=test.loss if test.samples else None,

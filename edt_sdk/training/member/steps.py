@@ -7,7 +7,6 @@ writes commit log, metrics, checkpoints and progress. `loop.py` decides which st
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Iterator
 
 from edt_sdk.schemas.wire.link import EpochMeasured
@@ -17,7 +16,6 @@ from edt_sdk.training.member.parts import Data, TrainingParts
 from edt_sdk.training.member.progress import ProgressReporter
 from edt_sdk.training.member.training_state import TrainingState
 from edt_sdk.training.records import lines
-from edt_sdk.training.records.lines import LastUpdate
 from edt_sdk.training.sampling.order import BatchKey, TestStep, TrainStep
 from edt_sdk.training.sampling.schedule import (
     EpochBegin,
@@ -145,17 +143,12 @@ class Steps:
         parts = self._parts
         parts.engine.compute(step, now.block, self._heartbeat, now.group)
         committed = parts.engine.commit(now.group, pending=parts.link.pending)
-        self.current.train = Totals().add(committed.stats)
-        self.current.epoch = self.current.epoch.add(committed.stats)
+        self.current.has_committed(step, committed, now.generation, self._shards, self._schedule.updates_per_epoch)
         self.current.learning_rate.step("update", self.current.train.loss, _loss(self.current.test))
-        self.current.last = LastUpdate(
-            step, committed, now.generation, self._shards, self._schedule.updates_per_epoch, time.time()
-        )
-        self.current.remember(self.current.last)
         # Position first, then the logs: if rank 0 dies in between, the next rank 0 writes the missing lines from its
         # own `last` (`records/lines.py`).
         self._advance()
-        if now.rank == 0:
+        if now.rank == 0 and self.current.last is not None:
             if parts.engine.inexact and not self.progress.inexact:
                 self.progress.inexact = parts.engine.inexact
                 self.progress.report(self.current)
@@ -227,7 +220,7 @@ class Steps:
                 complete = self._validation_pass.totals(complete, self.current.tally)
             self.current.test, self.current.validation = complete, Totals()
             self.current.last_test = lines.test_line(step.epoch, self.current.updates, complete, now.world)
-            self.current.remember(self.current.last_test)
+            self.current.recent.add(self.current.last_test)
         self._advance()
         if now.rank == 0 and complete is not None and self.current.last_test is not None:
             self._parts.recorder.metric(self.current.last_test)

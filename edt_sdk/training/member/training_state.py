@@ -6,7 +6,8 @@ objects and the learning-rate schedule. Joiners receive it, and checkpoints cont
 
 from __future__ import annotations
 
-from collections import deque
+import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,11 +17,14 @@ import numpy.typing as npt
 from torch import nn
 from torch.optim import Optimizer
 
-from edt_sdk.training.records.lines import LastUpdate
+from edt_sdk.schemas.wire.link import Generation
+from edt_sdk.training.records.lines import LastUpdate, RecentLines
 from edt_sdk.training.records.recorder import TestLine
+from edt_sdk.training.sampling.order import TrainStep
 from edt_sdk.training.sampling.schedule import Cursor, Schedule
 from edt_sdk.training.state import state
 from edt_sdk.training.update.totals import Totals
+from edt_sdk.training.update.update import Committed
 from edt_sdk.training.user.hooks import Hooks
 from edt_sdk.training.user.lr_schedule import LearningRate
 from edt_sdk.training.user.payload import Training
@@ -28,9 +32,6 @@ from edt_sdk.training.validation.tally import Tally
 
 _NOTHING = Totals()
 _UNSEEN = Tally()
-# What a host sends to the server within some seconds, and more.
-_RECENT_BYTES = 4 << 20
-_RECENT_TESTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,11 @@ class StateRecord:
         test: totals of the last complete validation.
         last, last_test: the update and the validation that rank 0 wrote last, or would have written.
         callbacks: the objects as bytes, None while they are as in the payload.
-        learning_rate: state of the scheduler.
+        learning_rate: state of the scheduler, in a script those of all its other objects.
         tally: counts of a validation job so far.
         ended: totals of the newest epoch that ended.
         recent, recent_tests: updates and validations before the last ones, which only a lost host may have logged.
+        place: of a script, encoded.
 
     Fields are added at the end: pickles of version 0.1 hold the fields by their order, and end before `ended`, the
     oldest before `tally`.
@@ -67,6 +69,7 @@ class StateRecord:
     ended: Totals = _NOTHING
     recent: tuple[LastUpdate, ...] = ()
     recent_tests: tuple[TestLine, ...] = ()
+    place: bytes = b""
 
     def encoded(self) -> tuple[bytes, dict[str, Any] | None]:
         """Return the record as plain data, so that no path of a module becomes part of a file."""
@@ -98,23 +101,99 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=_array)
 _decoder = msgspec.msgpack.Decoder(StateRecord, dec_hook=_restored_array)
 
 
-class TrainingState:
-    """Holds the state of a member: the initial state until another one is restored.
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Tells people how far a training is. A validation has no epochs. 0 stands for a total that is not known."""
 
-    The attributes that `StateRecord` has too mean the same. `cursor` is at the next step.
-    """
+    update: int
+    total_updates: int
+    epoch: int
+    epochs: int
 
-    def __init__(self, training: Training, schedule: Schedule, seed: int) -> None:
-        self.model: nn.Module = training.model
-        self.optimizer: Optimizer = training.optimizer
-        self.cursor = Cursor(schedule)
+
+class MemberState(ABC):
+    """Holds what the state of any training in a member consists of. Attributes that `StateRecord` has mean the same."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
+        self.model = model
+        self.optimizer = optimizer
         self.train = self.epoch = self.ended = self.validation = self.test = _NOTHING
         self.tally = _UNSEEN
         self.last: LastUpdate | None = None
         self.last_test: TestLine | None = None
-        self.recent: deque[LastUpdate] = deque()
-        self.recent_tests: deque[TestLine] = deque(maxlen=_RECENT_TESTS)
-        self._recent_bytes = 0
+        self.recent = RecentLines()
+
+    @property
+    @abstractmethod
+    def position(self) -> int:
+        """Return how far the training is. Members of the same position have the same state."""
+
+    @property
+    @abstractmethod
+    def updates(self) -> int:
+        """Return the number of committed updates."""
+
+    @property
+    @abstractmethod
+    def reached(self) -> Reached:
+        """Return how far the training is, for people."""
+
+    @abstractmethod
+    def restore(self, captured: state.State) -> None:
+        """Take over a state of another member or of a checkpoint. `captured` must not be used afterwards."""
+
+    @abstractmethod
+    def _record(self, common: StateRecord) -> StateRecord:
+        """Return the record with what only this kind of training has."""
+
+    def has_committed(
+        self, step: TrainStep, committed: Committed, generation: Generation, shards: int, updates_per_epoch: int
+    ) -> None:
+        """Take note of an update, of which the log has a line or may need one from this member."""
+        self.train = Totals().add(committed.stats)
+        self.epoch = self.epoch.add(committed.stats)
+        self.last = LastUpdate(step, committed, generation, shards, updates_per_epoch, time.time())
+        self.recent.add(self.last)
+
+    def capture(self, *, recent: bool = False) -> state.State:
+        """Return the current state, with the recent lines of the logs if they may be lost elsewhere.
+
+        Its memory is shared with the model, so use it before the next step.
+        """
+        record = StateRecord(
+            position=self.position,
+            train=self.train,
+            epoch=self.epoch,
+            validation=self.validation,
+            test=self.test,
+            last=self.last,
+            last_test=self.last_test,
+            tally=self.tally,
+            ended=self.ended,
+            recent=tuple(self.recent.updates) if recent else (),
+            recent_tests=tuple(self.recent.tests) if recent else (),
+        )
+        return state.capture(self.model, self.optimizer, self._record(record).encoded())
+
+    def _restored(self, captured: state.State) -> StateRecord:
+        """Take over what all trainings have, and return the record."""
+        record = decoded(state.restore(captured, self.model, self.optimizer))
+        self.train, self.epoch = record.train, record.epoch
+        self.validation, self.test = record.validation, record.test
+        # Records of version 0.1 have no `ended`, and the oldest no tally.
+        self.tally = getattr(record, "tally", _UNSEEN)
+        self.ended = getattr(record, "ended", _NOTHING)
+        self.last, self.last_test = record.last, record.last_test
+        self.recent.replace((*getattr(record, "recent", ()), *getattr(record, "recent_tests", ())))
+        return record
+
+
+class TrainingState(MemberState):
+    """Holds the state of a member: the initial state until another one is restored. `cursor` is at the next step."""
+
+    def __init__(self, training: Training, schedule: Schedule, seed: int) -> None:
+        super().__init__(training.model, training.optimizer)
+        self.cursor = Cursor(schedule)
         self.hooks = Hooks(training.callbacks, self.model, self.optimizer, training.options.epochs, seed)
         self.learning_rate = LearningRate(training.lr_scheduler, training.options.lr_step)
 
@@ -128,41 +207,20 @@ class TrainingState:
         """Return the number of committed updates."""
         return self.cursor.updates
 
-    def remember(self, line: LastUpdate | TestLine) -> None:
-        """Keep a line of the logs for a while, because the host that writes them may be lost with them."""
-        if isinstance(line, TestLine):
-            self.recent_tests.append(line)
-            return
-        self.recent.append(line)
-        self._recent_bytes += line.size
-        while self._recent_bytes > _RECENT_BYTES:
-            self._recent_bytes -= self.recent.popleft().size
+    @property
+    def reached(self) -> Reached:
+        """Return how far the training is, for people."""
+        schedule, (done, total) = self.cursor.schedule, self.cursor.done
+        # A validation job has no updates, so its updates per epoch are 0.
+        epoch = min(self.cursor.updates // max(1, schedule.updates_per_epoch), schedule.epochs - 1)
+        return Reached(done, total, epoch, schedule.epochs if schedule.updates_per_epoch else 0)
 
-    def capture(self, *, recent: bool = False) -> state.State:
-        """Return the current state, with the recent lines of the logs if they may be lost elsewhere.
-
-        Its memory is shared with the model, so use it before the next step.
-        """
-        record = StateRecord(
-            position=self.cursor.position,
-            train=self.train,
-            epoch=self.epoch,
-            validation=self.validation,
-            test=self.test,
-            last=self.last,
-            last_test=self.last_test,
-            callbacks=self.hooks.frozen,
-            learning_rate=self.learning_rate.state(),
-            tally=self.tally,
-            ended=self.ended,
-            recent=tuple(self.recent) if recent else (),
-            recent_tests=tuple(self.recent_tests) if recent else (),
-        )
-        return state.capture(self.model, self.optimizer, record.encoded())
+    def _record(self, common: StateRecord) -> StateRecord:
+        return replace(common, callbacks=self.hooks.frozen, learning_rate=self.learning_rate.state())
 
     def restore(self, captured: state.State) -> None:
         """Take over a state of another member or of a checkpoint. `captured` must not be used afterwards."""
-        self.learning_rate.restore(self._restored(captured).learning_rate)
+        self.learning_rate.restore(self._taken(captured).learning_rate)
 
     def branch(self, captured: state.State, epoch: int) -> None:
         """Go on from the state of another training after its first `epoch` epochs. `captured` as in `restore`.
@@ -172,7 +230,7 @@ class TrainingState:
         ratio to the initial one.
         """
         own = state.group_scalars(self.optimizer)
-        self.learning_rate.branch(self._restored(captured).learning_rate)
+        self.learning_rate.branch(self._taken(captured).learning_rate)
         for group, settings in zip(self.optimizer.param_groups, own, strict=True):
             if settings.get("initial_lr") and group.get("initial_lr"):
                 settings["lr"] = settings["initial_lr"] * (group["lr"] / group["initial_lr"])
@@ -182,21 +240,10 @@ class TrainingState:
         # The logs of this training begin here.
         self.last = self.last_test = None
 
-    def _restored(self, captured: state.State) -> StateRecord:
+    def _taken(self, captured: state.State) -> StateRecord:
         """Take over a state but for the learning rate, and return its record."""
-        record = decoded(state.restore(captured, self.model, self.optimizer))
+        record = self._restored(captured)
         self.cursor = Cursor(self.cursor.schedule, record.position)
-        self.train, self.epoch = record.train, record.epoch
-        self.validation, self.test = record.validation, record.test
-        # Records of version 0.1 have no `ended`, and the oldest no tally.
-        self.tally = getattr(record, "tally", _UNSEEN)
-        self.ended = getattr(record, "ended", _NOTHING)
-        self.last, self.last_test = record.last, record.last_test
-        self.recent.clear()
-        self.recent_tests.clear()
-        self._recent_bytes = 0
-        for line in (*getattr(record, "recent", ()), *getattr(record, "recent_tests", ())):
-            self.remember(line)
         self.hooks.adopt(record.callbacks)
         return record
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ from edt_sdk.training.update.totals import Totals, accuracy
 from edt_sdk.training.update.update import Committed
 
 log = logging.getLogger(__name__)
+
+# What a host sends to the server within some seconds, and more.
+_RECENT_BYTES = 4 << 20
+_RECENT_TESTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,37 @@ class LastUpdate:
         ):
             for _ in block:
                 yield member
+
+
+class RecentLines:
+    """Keeps the newest lines of the logs for a while, because the host that writes them may be lost with them."""
+
+    def __init__(self) -> None:
+        self.updates: deque[LastUpdate] = deque()
+        self.tests: deque[TestLine] = deque(maxlen=_RECENT_TESTS)
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[LastUpdate | TestLine]:
+        yield from self.updates
+        yield from self.tests
+
+    def add(self, line: LastUpdate | TestLine) -> None:
+        """Keep one more line."""
+        if isinstance(line, TestLine):
+            self.tests.append(line)
+            return
+        self.updates.append(line)
+        self._bytes += line.size
+        while self._bytes > _RECENT_BYTES:
+            self._bytes -= self.updates.popleft().size
+
+    def replace(self, lines: Iterable[LastUpdate | TestLine]) -> None:
+        """Keep these lines instead."""
+        self.updates.clear()
+        self.tests.clear()
+        self._bytes = 0
+        for line in lines:
+            self.add(line)
 
 
 def test_line(epoch: int, updates: int, totals: Totals, world: int) -> TestLine:

@@ -133,7 +133,7 @@ class Order:
         """Return V arrays of sample indices (int64). An array may be empty."""
         self._check_epoch(epoch)
         start, stop = self._steps.span(update_in_epoch)
-        return _split(self._permutation(epoch).part(start, stop), self._steps.counts(update_in_epoch))
+        return _split(self._part(epoch, start, stop), self._steps.counts(update_in_epoch))
 
     def keys(self, step: TrainStep, block: range) -> Iterator[BatchKey]:
         """Yield the micro-batches of a step for the shards in `block`, in shard order, without empty shards."""
@@ -143,6 +143,9 @@ class Order:
     def _check_epoch(self, epoch: int) -> None:
         if not 0 <= epoch < self.epochs:
             raise IndexError(f"epoch {epoch} of {self.epochs}")
+
+    def _part(self, epoch: int, start: int, stop: int) -> Indices:
+        return self._permutation(epoch).part(start, stop)
 
     def _permutation(self, epoch: int) -> Permutation:
         if epoch not in self._permutations:

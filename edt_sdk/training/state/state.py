@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.state import nested
 from edt_sdk.training.state.pickling import all_optimizers, attributes, dumps
+from edt_sdk.training.state.several_optimizers import separate
 from edt_sdk.training.state.tied_objects import freeze, thaw
 
 Flags = tuple[list[bool], list[bool]]
@@ -45,21 +46,27 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer, extra: object) -
     Raises:
         Unprocessable: the optimizer has got an attribute that cannot be pickled.
     """
-    # By index, because a parameter is another object in another process.
-    index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
-    rest = {
-        "state": [(index.get(id(key), key), value) for key, value in optimizer.state.items()],
-        "groups": group_scalars(optimizer),
-        "flags": flags(model),
-        "attributes": attributes(optimizer),
-        "extra": extra,
-    }
+    first, *others = separate(optimizer)
+    rest = {**_captured(first), "flags": flags(model), "extra": extra}
+    if others:
+        rest["others"] = [_captured(each) for each in others]
     tensors: list[Tensor] = []
     try:
         frozen = freeze(rest, model, optimizer, tensors)
     except Exception as error:  # pickle and user __reduce__ methods may raise anything
-        raise _culprit(attributes(optimizer)) or error from error
+        found = (_culprit(attributes(each)) for each in (first, *others))
+        raise next((culprit for culprit in found if culprit is not None), error) from error
     return State(dict(own_tensors(model)), frozen, tensors)
+
+
+def _captured(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    # By index, because a parameter is another object in another process.
+    index = {id(parameter): i for i, parameter in enumerate(_parameters(optimizer))}
+    return {
+        "state": [(index.get(id(key), key), value) for key, value in optimizer.state.items()],
+        "groups": group_scalars(optimizer),
+        "attributes": attributes(optimizer),
+    }
 
 
 def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
@@ -70,12 +77,23 @@ def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) ->
     # Before `thaw`, which looks up buffers by name: `put_tensors` may create some.
     put_tensors(model, state.own)
     rest = thaw(state.rest, model, optimizer, state.tensors)
-    put_group_scalars(optimizer, rest["groups"])
     put_flags(model, rest["flags"])
-    vars(optimizer).update(rest["attributes"])
+    for each, captured in zip(separate(optimizer), [rest, *rest.get("others", ())], strict=True):
+        _restored(each, captured)
+    return rest["extra"]
+
+
+def extra_of(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    """Return the `extra` of `capture`, and leave model and optimizer as they are."""
+    return thaw(state.rest, model, optimizer, state.tensors)["extra"]
+
+
+def _restored(optimizer: torch.optim.Optimizer, captured: dict[str, Any]) -> None:
+    put_group_scalars(optimizer, captured["groups"])
+    vars(optimizer).update(captured["attributes"])
     parameters = _parameters(optimizer)
     optimizer.state.clear()
-    for key, value in rest["state"]:
+    for key, value in captured["state"]:
         if isinstance(key, int):
             optimizer.state[parameters[key]] = value
         else:
@@ -84,7 +102,6 @@ def restore(state: State, model: nn.Module, optimizer: torch.optim.Optimizer) ->
         for key, value in inner.state.items():
             if isinstance(key, Tensor):
                 inner.state[key] = _beside(key, value)
-    return rest["extra"]
 
 
 def _culprit(kept: dict[str, Any]) -> Unprocessable | None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from edt_sdk.training.state import previous_version as former
 from edt_sdk.training.state.pickling import Pickler
+from edt_sdk.training.state.several_optimizers import separate
 
 Name = tuple[str, Any]
 
@@ -36,11 +37,11 @@ def thaw(data: bytes, model: nn.Module, optimizer: torch.optim.Optimizer, tensor
 
 
 def _names(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, Name]:
-    names: dict[int, Name] = {
-        id(optimizer): ("optimizer", None),
-        id(optimizer.state): ("state", None),
-        id(optimizer.param_groups): ("groups", None),
-    }
+    names: dict[int, Name] = {}
+    for number, each in enumerate(separate(optimizer)):
+        names[id(each)] = "optimizer", number
+        names[id(each.state)] = "state", number
+        names[id(each.param_groups)] = "groups", number
     names.update((id(group), ("group", i)) for i, group in enumerate(optimizer.param_groups))
     names.update((id(module), ("module", name)) for name, module in model.named_modules())
     names.update((id(parameter), ("parameter", name)) for name, parameter in model.named_parameters())
@@ -87,12 +88,13 @@ class _Unpickler(former.Unpickler):
                 return self._model.get_buffer(path)
             case "group", index:
                 return self._optimizer.param_groups[index]
-            case "groups", _:
-                return self._optimizer.param_groups
-            case "state", _:
-                return self._optimizer.state
-            case "optimizer", _:
-                return self._optimizer
+            # None instead of a number where there was a single optimizer only.
+            case "groups", number:
+                return separate(self._optimizer)[number or 0].param_groups
+            case "state", number:
+                return separate(self._optimizer)[number or 0].state
+            case "optimizer", number:
+                return separate(self._optimizer)[number or 0]
         raise pickle.UnpicklingError(f"unknown name {name!r}")
 
 

@@ -176,6 +176,7 @@ class Arrivals:
     """
 
     def __init__(self, gradients: Gradients, contribution: Contribution) -> None:
+        self.contribution = contribution
         self._gradients = gradients
         self._contribution = contribution.of_gradients
         self._count = len(gradients.layout.parameters)

@@ -51,8 +51,8 @@ class OptimizerStep:
         if divisor != 1 and sums:
             torch._foreach_div_(sums, divisor)
 
-    def apply(self, update: int, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
-        """Clip, step, and update the buffers of the model. `others` are new values of the other buffers, by number."""
+    def apply(self, update: int) -> None:
+        """Clip the gradients and step."""
         if self.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.layout.parameters, self.clip_grad_norm)
         if draws_nothing(self.optimizer):
@@ -62,6 +62,9 @@ class OptimizerStep:
                 # By update and not by rank: every member must draw the same numbers.
                 set_states(derive(self.seed, "optimizer", update))
                 self.optimizer.step()
+
+    def put_buffers(self, summary: Summary, combined: Flat, others: dict[int, Tensor]) -> None:
+        """Update the buffers of the model. `others` are new values of the buffers without a mean, by number."""
         first = len(self.layout.floats)
         if first:
             floats = np.flatnonzero(summary.changed_floats).tolist()

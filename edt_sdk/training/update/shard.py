@@ -8,7 +8,7 @@ Floating-point buffers are averaged the same way. The step is `loss_function(mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -68,7 +68,7 @@ class ShardRunner:
         self,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        loss_function: LossFunction,
+        loss_function: LossFunction | None,
         *,
         layout: Layout,
         buffers: Buffers,
@@ -104,6 +104,15 @@ class ShardRunner:
 
     def train(self, shard: int, batch: Batch, *, seed: int, contribution: Contribution) -> ShardOutcome:
         """Run forward and backward. Gradients and buffers go into the contribution's vector."""
+        arrivals = self.begin(seed, contribution)
+        if self._fn_step_train:
+            outputs, labels, correct, loss = self._custom(batch)
+        else:
+            outputs, labels, correct, loss = self._default(batch, arrivals)
+        return self.end(shard, batch, arrivals, loss, correct, metrics=lambda: self._measure(outputs, labels))
+
+    def begin(self, seed: int, contribution: Contribution) -> Arrivals:
+        """Prepare model and random states for the forward pass of a shard. Return what takes its gradients."""
         self._buffers.restore()
         if not contribution.left:
             self.clear_gradients()
@@ -111,11 +120,23 @@ class ShardRunner:
             self._versions_before = self._versions()
         self._buffers.lend()
         set_states(seed)
-        arrivals = Arrivals(self._gradients, contribution)
-        if self._fn_step_train:
-            outputs, labels, correct, loss = self._custom(batch)
-        else:
-            outputs, labels, correct, loss = self._default(batch, arrivals)
+        return Arrivals(self._gradients, contribution)
+
+    def end(
+        self,
+        shard: int,
+        batch: Batch,
+        arrivals: Arrivals,
+        loss: Any,
+        correct: Any,
+        *,
+        metrics: Callable[[], tuple[float, ...]],
+    ) -> ShardOutcome:
+        """Take gradients and buffers of a shard after its backward pass.
+
+        Raises:
+            Unprocessable: a parameter was changed in place.
+        """
         # A step inside the shard would leave this rank with other weights than the other ranks.
         if self._versions_before != self._versions():
             raise Unprocessable(
@@ -126,7 +147,7 @@ class ShardRunner:
             )
         present = arrivals.rest()
         changed = self._buffers.changed_so_far()
-        self._add_buffers(contribution)
+        self._add_buffers(arrivals.contribution)
         return ShardOutcome(
             shard=shard,
             samples=len(batch.indices),
@@ -135,7 +156,7 @@ class ShardRunner:
             correct=correct,
             # Copied before the metrics run, which are user code and may change buffers.
             others=self._others(changed) if shard == 0 else (),
-            metrics=self._measure(outputs, labels),
+            metrics=metrics(),
             present=present,
             changed=changed,
         )
@@ -199,6 +220,7 @@ class ShardRunner:
         if self._device.type != "cpu" or not isinstance(features, Tensor) or not isinstance(labels, Tensor):
             features, labels = to_device((features, labels), self._device)
         outputs = self._model(features)
+        assert self._loss_function is not None, "a loop of one's own calls the model itself"
         loss = self._loss_function(outputs, labels)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"

@@ -13,8 +13,8 @@ updates are not part of any state (decision 032). This module never chooses the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -22,12 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.exchange import reduction_plan as moves
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.buffer_sync import Others
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.group_exchange import Exchange
-from edt_sdk.training.exchange.header import Header, ShardStats
+from edt_sdk.training.exchange.header import Header, ShardStats, Summary
 from edt_sdk.training.exchange.header import exchange as exchange_records
 from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.reduction_plan import ReductionPlan
@@ -36,8 +37,9 @@ from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep
 from edt_sdk.training.sampling.seeds import derive, preserved
 from edt_sdk.training.state.pickling import all_optimizers
 from edt_sdk.training.state.preallocation import space_for_state
+from edt_sdk.training.state.several_optimizers import separate
 from edt_sdk.training.update.buffers import Buffers
-from edt_sdk.training.update.gradients import Contribution
+from edt_sdk.training.update.gradients import Arrivals, Contribution
 from edt_sdk.training.update.loader import Batch
 from edt_sdk.training.update.not_a_number import LossGuard
 from edt_sdk.training.update.optimizer_step import OptimizerStep, check_step
@@ -47,6 +49,11 @@ from edt_sdk.training.update.shard import ShardOutcome, ShardRunner
 from edt_sdk.training.update.user_functions import LossFunction, Metric, Observer, StepFunction, metric_names
 
 log = logging.getLogger(__name__)
+
+# What a loop of one's own reports of a shard in place of metrics: its weight, and whether it keeps something.
+WEIGHT, KEPT = "weight", "kept"
+# Of loops that say only later how many there are.
+MOST_SHARDS = 64
 
 # The most parameters that a remark names.
 _NAMED = 5
@@ -103,6 +110,27 @@ class _Computed:
     left: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Keeps an update between `gather` and `settle`."""
+
+    computed: _Computed
+    summary: Summary
+    combined: Flat
+    others: dict[int, Tensor]
+
+
+@dataclass(slots=True)
+class Part:
+    """Holds a shard to compute, as `ShardRunner` takes it, and its outcome once it is computed."""
+
+    shard: int
+    batch: Batch
+    seed: int
+    contribution: Contribution
+    outcome: ShardOutcome | None = None
+
+
 class UpdateEngine:
     """Computes and commits the updates of a model.
 
@@ -113,6 +141,9 @@ class UpdateEngine:
     about a loss that is not finite, "warn" or "stop". `fingerprints` is for the self-check of mode "exact", see
     `self_check.py`. `same_collate`: the validation uses the training's own collate function.
 
+    Without a `loss_function`, a loop that is not the engine's computes the shards (`parts`, `begin`, `end`), steps the
+    optimizers, and tells the `order` by `use`. `shards` is what it expects.
+
     Raises:
         Unprocessable: nothing to train, lazy parameters, or an optimizer that needs a closure.
     """
@@ -121,9 +152,9 @@ class UpdateEngine:
         self,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        loss_function: LossFunction,
+        loss_function: LossFunction | None,
         *,
-        order: Order,
+        order: Order | None,
         seed: int,
         device: torch.device | str,
         fn_step_train: StepFunction | None = None,
@@ -135,29 +166,32 @@ class UpdateEngine:
         nan_loss: str = "warn",
         fingerprints: Fingerprints = dict,
         same_collate: bool = False,
+        shards: int = MOST_SHARDS,
     ) -> None:
-        self._device = torch.device(device)
+        self.device = torch.device(device)
         self._model = model
         self._optimizer = optimizer
-        self._order = order
+        self._own_loop = loss_function is None
         self._test_order = test_order
         self._seed = seed
-        names = metric_names(metrics)
-        self._shards = order.number_of_shards
-        check_step(optimizer)
+        names = (WEIGHT, KEPT) if self._own_loop else metric_names(metrics)
+        for each in separate(optimizer):
+            check_step(each)
         if isinstance(loss_function, nn.Module):
-            loss_function.to(self._device)
+            loss_function.to(self.device)
         if not model.training:
             model.train()
-        model.to(self._device)
-        if self._device.type != "cpu":
+        model.to(self.device)
+        if self.device.type != "cpu":
             for each in all_optimizers(optimizer):
                 each.load_state_dict(each.state_dict())  # moves the state to the device of the parameters
-        self._layout = Layout(model, optimizer, self._shards)
-        # All workers would log the same lines.
-        if worker == 0:
-            for line in remarks(model, self._layout, order):
-                log.info(line)
+        self._layout = Layout(model, optimizer, MOST_SHARDS if order is None else order.number_of_shards)
+        self._worker = worker
+        self._said: set[str] = set()
+        self._space: list[Tensor] = []
+        self._shards = shards
+        if order is not None:
+            self.use(order)
         self._buffers = Buffers(self._layout)
         self._optimizer_step = OptimizerStep(optimizer, self._layout, self._buffers, seed, clip_grad_norm)
         self._runner = ShardRunner(
@@ -166,7 +200,7 @@ class UpdateEngine:
             loss_function,
             layout=self._layout,
             buffers=self._buffers,
-            device=self._device,
+            device=self.device,
             fn_step_train=fn_step_train,
             metrics=metrics,
         )
@@ -183,12 +217,17 @@ class UpdateEngine:
         self._fast = mode == "fast"
         self._guard = LossGuard(stop=nan_loss == "stop")
         self._exchanges = Exchanges(self._layout, fast=self._fast)
-        self._worker = worker
         self._self_check = SelfCheck(fingerprints)
         self._mixes_tests = same_collate and test_order is not None and test_order.steps > 0
-        self._said: set[str] = set()
         self._computed: _Computed | None = None
-        self._space: list[Tensor] = []
+
+    def use(self, order: Order) -> None:
+        """Take the samples of the next updates from this order."""
+        self._order = order
+        self._shards = order.number_of_shards
+        # All workers would log the same lines.
+        if self._worker == 0:
+            self._say(remarks(self._model, self._layout, order, own_loop=self._own_loop))
 
     @property
     def inexact(self) -> str:
@@ -214,6 +253,27 @@ class UpdateEngine:
         Raises:
             RuntimeError: a member is gone.
         """
+        with closing(self.parts(step, block, loader, group, practice=practice)) as parts:
+            for part in parts:
+                part.outcome = self._runner.train(
+                    part.shard, part.batch, seed=part.seed, contribution=part.contribution
+                )
+
+    def parts(
+        self,
+        step: TrainStep,
+        block: range,
+        loader: Loader,
+        group: Group | None = None,
+        *,
+        practice: bool = False,
+        again: int = 0,
+    ) -> Generator[Part]:
+        """Yield the shards in `block` one after the other. The caller computes each and sets its `outcome`.
+
+        This is `compute` turned inside out, for a loop that is not the engine's. Close the generator if a shard fails.
+        A loop may go over the samples of a step `again`, with other random numbers each time.
+        """
         self._forget()
         if group is not None:
             self._check_block(block, group)
@@ -229,7 +289,10 @@ class UpdateEngine:
         computed = _Computed(step, block, (), plan, vectors, pool, group, None, loader)
         # Autograd sums shards of equal size. Weighted ones would need a multiplication after the user's own tensor
         # hooks. A single member then has the sum where the optimizer reads it, and needs no vector (decision 032).
-        adding_up = self._fast and self._runner.leaves and len({count for count in counts if count}) == 1
+        # A loop of one's own may weigh shards otherwise.
+        adding_up = (
+            self._fast and self._runner.leaves and not self._own_loop and len({count for count in counts if count}) == 1
+        )
         left = adding_up and group is not None and group.world == 1
         if left:
             computed = replace(computed, left=True)
@@ -254,12 +317,15 @@ class UpdateEngine:
                 # to them.
                 if move is plan.moves[-1] and computed.exchange is not None:
                     contribution.settled = computed.exchange.follow(move)
-                seed = derive(self._seed, "train-shard", step.update, move.shard)
+                seed = derive(self._seed, "train-shard", step.update, move.shard, *([again] if again else []))
                 # Loaded before the random states of the shard are set, so that loading cannot disturb them.
                 batch = loader.take(keys[move.shard])
-                if step.update == 0 and block.start == 0 and not practice:
+                if step.update == 0 and block.start == 0 and not practice and not self._own_loop:
                     self._remark(batch)
-                outcomes.append(self._runner.train(move.shard, batch, seed=seed, contribution=contribution))
+                part = Part(move.shard, batch, seed, contribution)
+                yield part
+                assert part.outcome is not None, "the caller computes each shard"
+                outcomes.append(part.outcome)
                 # Otherwise the exchange merges, piece by piece, before it sends (`Exchange.follow`).
                 if contribution.settled is None:
                     for target, other in move.merges:
@@ -267,6 +333,24 @@ class UpdateEngine:
         if computed.exchange is not None:
             computed.exchange.start_all()
         self._computed = replace(computed, outcomes=tuple(outcomes))
+
+    def begin(self, part: Part) -> Arrivals:
+        """Prepare for the forward pass of a part. Backward passes may follow, and then `end`."""
+        return self._runner.begin(part.seed, part.contribution)
+
+    def end(
+        self, part: Part, arrivals: Arrivals, loss: float, correct: float | None, *, weight: float | None, kept: bool
+    ) -> None:
+        """Take the gradients of a part. `weight` is what its loss is a mean over, None for its samples."""
+        samples = len(part.batch.indices)
+        if weight is not None:
+            part.contribution.weight = float(weight)
+        # As in `Exchanges.unit`: where all shards weigh by samples, weights leave out what they have in common.
+        own = part.contribution.weight
+        part.outcome = self._runner.end(
+            part.shard, part.batch, arrivals, loss, correct, metrics=lambda: (own, float(kept))
+        )
+        assert samples, "an empty shard is no part"
 
     def rehearse(self, loader: Loader) -> None:
         """Compute a shard and discard it, so that the first update of this process is not slower than the others.
@@ -305,6 +389,12 @@ class UpdateEngine:
             RuntimeError: a member is gone. The model is unchanged. Compute again, in another group.
             Unprocessable: a loss is not finite, and the training must stop. The model is unchanged.
         """
+        gathered = self.gather(group, pending=pending)
+        self._optimizer_step.apply(gathered.computed.step.update)
+        return self.settle(gathered)
+
+    def gather(self, group: Group, *, pending: int) -> Gathered:
+        """Exchange and combine: the first part of `commit`. Only `.grad` changes: it holds the combined gradients."""
         computed, self._computed = self._computed, None
         # Taken out before any transfer: if one fails, the loop computes the update again and never commits this one
         # twice.
@@ -329,7 +419,7 @@ class UpdateEngine:
         others = self._others.receive(group, summary, computed.outcomes[0].others if group.rank == 0 else ())
         # All ranks see the same losses here, so all of them raise or none does.
         self._guard.check(step, summary.shards, speaker=group.rank == 0)
-        if group.rank == 0 and not self._fast and self._self_check.due(step.update):
+        if group.rank == 0 and not self._fast and not self._own_loop and self._self_check.due(step.update):
             self._check_again(computed, summary.shards)
         # All data has arrived. Nothing below waits for another member, so a death cannot leave a half-applied update.
         if exchange is None:
@@ -337,16 +427,38 @@ class UpdateEngine:
             self._runner.keep_gradients(divisor)
             self._optimizer_step.divide_buffers(combined, divisor)
         else:
+            if self._own_loop:
+                self._weigh(summary, combined, self._exchanges.divisor(counts))
             self._optimizer_step.take_gradients(summary, combined)
-        self._optimizer_step.apply(step.update, summary, combined, others)
-        computed.pool.give_back(computed.vectors)
-        return Committed(summary.shards, summary.pending)
+        return Gathered(computed, summary, combined, others)
+
+    def _weigh(self, summary: Summary, combined: Flat, divisor: float) -> None:
+        """Divide by the weights that a loop has given to the shards, where these are not their samples."""
+        # In shard order, so that all members get the same number.
+        total = sum(shard.metrics[WEIGHT] for shard in summary.shards)
+        if not total > 0:
+            raise Unprocessable(
+                f"The weights of an update's parts sum up to {total}.",
+                hint="weight= of update.backward() is what a loss is a mean over: samples, or tokens without padding.",
+                field="weight",
+            )
+        if total != divisor:
+            torch._foreach_mul_(list(combined.sections), divisor / total)
+
+    def settle(self, gathered: Gathered) -> Committed:
+        """Write the new buffers into the model: the end of `commit`, after the optimizer's step."""
+        self._optimizer_step.put_buffers(gathered.summary, gathered.combined, gathered.others)
+        gathered.computed.pool.give_back(gathered.computed.vectors)
+        return Committed(gathered.summary.shards, gathered.summary.pending)
 
     def _remark(self, batch: Batch) -> None:
         """Log what the labels of the first update show: a training that works, but perhaps not as intended."""
         labels = batch.data[1] if isinstance(batch.data, (tuple, list)) and len(batch.data) > 1 else None
-        found = label_remarks(labels, mixes_tests=self._mixes_tests) if isinstance(labels, Tensor) else []
-        for line in [line for line in found if line not in self._said]:
+        if isinstance(labels, Tensor):
+            self._say(label_remarks(labels, mixes_tests=self._mixes_tests))
+
+    def _say(self, lines: Iterable[str]) -> None:
+        for line in [line for line in lines if line not in self._said]:
             self._said.add(line)
             log.info(line)
 
@@ -396,7 +508,7 @@ class UpdateEngine:
         self._check_block(block, group)
         counts = self._test_order.samples_of(step.index)
         outcomes = []
-        with preserved(), self._same_buffers(), _evaluation_mode(self._model):
+        with preserved(), self._same_buffers(), evaluation_mode(self._model):
             for key in self._test_order.keys(step, block):
                 seed = derive(self._seed, "test-shard", step.index, key.shard)
                 outcomes.append(self._runner.evaluate(key.shard, loader.take(key), seed=seed, observe=observe))
@@ -423,7 +535,8 @@ class UpdateEngine:
 
 
 @contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Have all modules in evaluation mode in the block."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -433,12 +546,14 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def remarks(model: nn.Module, layout: Layout, order: Order) -> list[str]:
+def remarks(model: nn.Module, layout: Layout, order: Order, *, own_loop: bool = False) -> list[str]:
     """Return sentences for the user's log about a training that works, but perhaps not as intended."""
     found: list[str] = []
+    larger = "fewer shards" if own_loop else "a larger batch_size and fewer engines_number"
     owned = {id(parameter) for parameter in layout.parameters}
     left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in owned]
-    if left:
+    # A loop of one's own may hold weights that it changes itself, such as an average.
+    if left and not own_loop:
         names = ", ".join(left[:_NAMED]) + (", …" if len(left) > _NAMED else "")
         found.append(
             f"{len(left)} parameters of the model need a gradient but do not belong to the optimizer, so they are not "
@@ -449,8 +564,8 @@ def remarks(model: nn.Module, layout: Layout, order: Order) -> list[str]:
     if kinds and largest < batch:
         found.append(
             f"In {' and '.join(sorted(kinds))} each part of a batch, here {largest} samples, is normalised by itself, "
-            f"as in DistributedDataParallel, and not all {batch} of an update together. With a larger batch_size and "
-            "fewer engines_number the parts are larger. GroupNorm and LayerNorm do not depend on them."
+            f"as in DistributedDataParallel, and not all {batch} of an update together. With {larger} the parts are "
+            "larger. GroupNorm and LayerNorm do not depend on them."
         )
     # By its name: importing torch's compiler takes seconds.
     if any(type(module).__name__ == "OptimizedModule" for module in model.modules()):

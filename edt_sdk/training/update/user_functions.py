@@ -42,7 +42,7 @@ def number_or_none(value: Any) -> float | None:
 class ModelFacade:
     """Presents the model as WMLA's custom steps expect it: with its optimizer and loss function."""
 
-    def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer, loss_function: LossFunction) -> None:
+    def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer, loss_function: LossFunction | None) -> None:
         # Not by plain assignments: `__setattr__` below writes to the model.
         object.__setattr__(self, "_module", module)
         object.__setattr__(self, "_optimizer", optimizer)

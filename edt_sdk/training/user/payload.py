@@ -166,7 +166,11 @@ def write(path: Path, data: bytes) -> None:
 
 def read(path: Path) -> Training:
     """Return the training in a file. Raises what `load` raises."""
-    parts = load(path)
+    return training_in(load(path))
+
+
+def training_in(parts: dict[str, Any]) -> Training:
+    """Return the training whose parts `load` returned."""
     if isinstance(parts["options"], dict):  # version 0.1 pickled a `TrainOptions` itself
         parts["options"] = TrainOptions(**parts["options"])
     return Training(**parts)

@@ -1,0 +1,117 @@
+"""Keep what a worker that runs a script with a loop of its own needs to know about its process.
+
+The worker program creates it before it runs the script, and `edt_sdk.elastic` reads it. This is a separate module
+because the worker runs as `__main__`, and importing it by name would create a second one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from torch._C._distributed_c10d import Store
+
+from edt_sdk.schemas.wire.context import JobContext, WorkerContext
+from edt_sdk.schemas.wire.pulse import Pulse
+from edt_sdk.training.checkpoints.rolling import Keeper
+from edt_sdk.training.member.heartbeat import Heartbeat
+from edt_sdk.training.member.link import SUPERVISOR_GONE, Link, end_process
+from edt_sdk.training.member.member import MemberParts
+from edt_sdk.training.member.membership import Endpoint
+from edt_sdk.training.records.recorder import Recorder
+from edt_sdk.training.update.loader import ShardLoader
+from edt_sdk.training.update.update import UpdateEngine
+
+SCRIPT = "script"
+"""Names the part of a payload that says that workers run the job's script."""
+
+_current: ScriptWorker | None = None
+
+
+class Leave(BaseException):
+    """Ends the script of a worker that is no longer a member. Only `finally` and `with` of the script see it.
+
+    `code` is the exit code of the process.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class ScriptRun(Protocol):
+    """Declares what the worker calls when its script has ended."""
+
+    def finish(self) -> None:
+        """End the training with the other members. Leave when this worker is no longer one."""
+
+
+@dataclass(slots=True)
+class ScriptWorker:
+    """Describes a worker that runs a script.
+
+    Attributes:
+        training: its number within the job.
+        shards: of the first updates, the most workers of the job.
+        run: of the script's `elastic()`.
+    """
+
+    job: JobContext
+    own: WorkerContext
+    link: Link
+    store: Store
+    pulse: Pulse
+    training: int
+    shards: int
+    run: ScriptRun | None = None
+
+    def member_parts(self, engine: UpdateEngine) -> MemberParts:
+        """Return what this worker's member works with."""
+        job, paths = self.job, self.job.paths
+        heartbeat = Heartbeat(self.pulse, ShardLoader(None))
+
+        def patient() -> bool:
+            # A worker that waits for room does not hang. Without a supervisor no one could end it.
+            heartbeat.waiting()
+            return self.link.pending != SUPERVISOR_GONE
+
+        return MemberParts(
+            endpoint=Endpoint(
+                worker=self.own.worker, store=self.store, device=engine.device, interface=self.own.interface
+            ),
+            link=self.link,
+            heartbeat=heartbeat,
+            recorder=Recorder(
+                paths.commits(self.training),
+                paths.metrics(self.training),
+                discarded=paths.discarded(self.training),
+                patient=patient,
+            ),
+            keeper=Keeper(
+                paths,
+                self.training,
+                memory=Path(job.memory_dir) if job.memory_dir else None,
+                interval=job.checkpoint_interval,
+                patient=patient,
+            ),
+            shards=self.shards,
+            meet=engine.meet,
+            expect=engine.expect,
+            space=engine.space,
+        )
+
+    def restart(self) -> NoReturn:
+        """End this process. The supervisor starts another worker in its place, which runs the script from its top."""
+        end_process(1)
+
+
+def begin(worker: ScriptWorker) -> None:
+    """Make `worker` that of this process."""
+    global _current
+    _current = worker
+
+
+def current() -> ScriptWorker | None:
+    """Return the worker of this process, None in another process."""
+    return _current
