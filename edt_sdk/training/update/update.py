@@ -449,7 +449,10 @@ class UpdateEngine:
         """Write the new buffers into the model: the end of `commit`, after the optimizer's step."""
         self._optimizer_step.put_buffers(gathered.summary, gathered.combined, gathered.others)
         gathered.computed.pool.give_back(gathered.computed.vectors)
-        return Committed(gathered.summary.shards, gathered.summary.pending)
+        shards = gathered.summary.shards
+        if self._own_loop:
+            shards = tuple(replace(shard, metrics={}) for shard in shards)
+        return Committed(shards, gathered.summary.pending)
 
     def _remark(self, batch: Batch) -> None:
         """Log what the labels of the first update show: a training that works, but perhaps not as intended."""
