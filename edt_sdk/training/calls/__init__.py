@@ -5,4 +5,4 @@ Never: training.
 Read first: `session.py`, then `call.py`.
 """
 
-__all__ = ["call", "serving_call", "session", "validation_call"]
+__all__ = ["call", "following", "serving_call", "session", "validation_call"]

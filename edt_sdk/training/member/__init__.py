@@ -10,9 +10,12 @@ __all__ = [
     "leaving",
     "link",
     "loop",
+    "member",
     "membership",
     "model_zip",
-    "onnx_export",
     "parts",
     "previous_zygote",
+    "progress",
+    "script_worker",
+    "training_state",
 ]

@@ -11,6 +11,7 @@ __all__ = [
     "pickling",
     "preallocation",
     "previous_version",
+    "several_optimizers",
     "state",
     "tied_objects",
     "transfer",
