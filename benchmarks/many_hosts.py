@@ -31,8 +31,7 @@ from edt_server.agent.uplink import Uplink
 from edt_server.core.core import Core
 from edt_server.core.events import CoreEvent, JobArrived, JobDemand, SlotReleased, SlotsChanged
 from edt_server.core.instructions import Revoke
-from edt_server.fleet import TokenText, read_token
-from edt_server.messaging import Conversation, key_pair
+from edt_server.messaging import Conversation, TokenText, key_pair, read_token
 from edt_server.system.slots import Host, plan_slots
 
 HOSTS, SLOTS, JOBS, TRIES = 1000, 8, 300, 9

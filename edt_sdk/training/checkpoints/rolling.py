@@ -3,8 +3,8 @@
 `epoch-<N>.ckpt` follows an epoch with a checkpoint, and all of them are kept. `update-<N>.ckpt` follows N updates, and
 the newest two are kept. The copy in memory (`mirror.py`) is as new as two per cent of the time allow. The training
 waits for a copy of the state and never for a disk, because a thread writes the files. A file that cannot be written
-becomes a line in the log. When a file cannot be read, the next older file is used. Only rank 0 uses this module, and it
-never decides when to resume.
+becomes a line in the log. On a full disk an epoch's files wait for room until the next checkpoint is due. When a file
+cannot be read, the next older file is used. Only rank 0 uses this module, and it never decides when to resume.
 
 From the end of an epoch until its files are on disk, the copy in memory of that end is pinned. So the next writer can
 write the files that a killed writer has left out (`write_missing_epochs`), however far the training has gone on.
@@ -87,6 +87,7 @@ class Keeper:
         self._last = time.monotonic()
         self._thread: ThreadPoolExecutor | None = None
         self._pending: list[Future[None]] = []
+        self._awaited: Callable[[], bool] | None = None
         # Two copies, so that an epoch's checkpoint does not wait while a rolling checkpoint is written.
         self._free: SimpleQueue[StateCopy] = SimpleQueue()
         for _ in range(2):
@@ -135,7 +136,9 @@ class Keeper:
 
         def write() -> None:
             try:
-                self._write_epoch(number, pair, snapshot.state, position, updates)
+                when_there_is_room(
+                    lambda: self._write_epoch(number, pair, snapshot.state, position, updates), self._may_wait
+                )
             finally:
                 # Also after an error: the next writer would fail too, and a pinned slot blocks the mirror.
                 self._mirror.unpin(number)
@@ -177,7 +180,7 @@ class Keeper:
 
     def save(self, capture: Callable[[], State], position: int, updates: int) -> None:
         """Write `update-<updates>.ckpt` now and return when it is on disk. OSError when it cannot be written."""
-        self._wait()
+        self._wait(self._patient)
         snapshot = self._taken(capture())
         try:
             when_there_is_room(lambda: self._write_update(snapshot, position, updates), self._patient)
@@ -187,7 +190,7 @@ class Keeper:
 
     def final(self, model: nn.Module, optimizer: Optimizer, scheduler: Any = None) -> None:
         """Write the final `.pth` files and remove what only a resume needs. OSError when a file cannot be written."""
-        self._wait()
+        self._wait(self._patient)
         when_there_is_room(lambda: self._write_final(model, optimizer, scheduler), self._patient)
         # Last of all: a death before this line leaves the files to resume from.
         for path in self._files("update"):
@@ -338,10 +341,20 @@ class Keeper:
         finally:
             self._free.put(snapshot)
 
-    def _wait(self) -> None:
+    def _may_wait(self) -> bool:
+        """Return whether an epoch's files may wait for room on the disk, while the training goes on."""
+        # The next checkpoint takes the other copy, and a third one would hold up the training.
+        if self._free.empty():
+            return False
+        return self._awaited is None or self._awaited()
+
+    def _wait(self, patient: Callable[[], bool] = lambda: False) -> None:
+        """Wait for the files that are being written, and where they wait for room, as long as `patient` says."""
+        self._awaited = patient
         for future in self._pending:
             future.result()
         self._pending.clear()
+        self._awaited = None
 
     def _write_epoch(self, number: int, pair: checkpoint.Pair, state: State, position: int, updates: int) -> None:
         checkpoint.write(self._paths.train_dir, number, pair)

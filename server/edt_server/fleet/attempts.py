@@ -83,6 +83,7 @@ class PlacedAttempts:
         self._dataset_bytes = dataset_bytes
         self._placed: dict[str, _Placed] = {}
         self._secrets: dict[str, Launch] = {}  # orders of supervisors that are being started, with their keys
+        self._of_host: dict[str, dict[str, _Placed]] = {}  # by the host and the job
         self._complete: set[tuple[str, int]] = set()
         self._digests = Digests()
 
@@ -92,9 +93,11 @@ class PlacedAttempts:
         """Know where an attempt is, from the orders it was started with."""
         paths = JobPaths(Path(orders.data_dir), orders.owner, orders.job_id)
         before = self._placed.get(orders.job_id)
-        self._placed[orders.job_id] = _Placed(msgspec.structs.replace(orders, secret_key=""), JobTree(paths))
+        placed = self._placed[orders.job_id] = _Placed(msgspec.structs.replace(orders, secret_key=""), JobTree(paths))
         if before is not None:
+            self._index(before, frozenset())
             self._together(before.hosts)
+        self._index(placed, placed.hosts)
 
     async def start_supervisor(self, orders: Launch) -> ProcessIdentity:
         """Start the supervisor of an attempt on the host that the orders name.
@@ -138,6 +141,7 @@ class PlacedAttempts:
         members = {name for name in hosts if name != placed.home and name in self._hosts}
         if members - placed.members:
             placed.members |= members
+            self._index(placed, placed.hosts)
             self._together(placed.hosts)
         for name in members:
             if self._hosts[name].connected:
@@ -175,6 +179,7 @@ class PlacedAttempts:
         placed = self._placed.pop(job, None)
         if placed is None:
             return
+        self._index(placed, frozenset())
         self._together(placed.hosts)
         self._complete.discard(placed.attempt)
         for host in self._hosts.values():
@@ -187,15 +192,26 @@ class PlacedAttempts:
 
     def on(self, name: str) -> list[str]:
         """Return the jobs that may have processes on a host, sorted."""
-        return sorted(job for job, placed in self._placed.items() if name in placed.hosts)
+        return sorted(self._of_host[name]) if name in self._of_host else []
 
     def beside(self, name: str) -> set[str]:
         """Return a host and all others that may have processes of the same attempts."""
-        return {name}.union(*(placed.hosts for placed in self._placed.values() if name in placed.hosts))
+        # Asked with every heartbeat of every host.
+        return {name}.union(*(placed.hosts for placed in self._of_host.get(name, {}).values()))
 
     def occupied(self) -> set[str]:
         """Return the hosts that may have processes of jobs."""
-        return {name for placed in self._placed.values() for name in placed.hosts}
+        return set(self._of_host)
+
+    def _index(self, placed: _Placed, hosts: Collection[str]) -> None:
+        """Find the attempt by these hosts, and by no others of it."""
+        job = placed.orders.job_id
+        for name in placed.hosts.difference(hosts):
+            self._of_host[name].pop(job, None)
+            if not self._of_host[name]:
+                del self._of_host[name]
+        for name in hosts:
+            self._of_host.setdefault(name, {})[job] = placed
 
     # --- hosts that come and go ---------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -435,14 +436,22 @@ class Fleet:
                     self._lose(host, why)
                     if host.record.shared:
                         self._local.kill(host.name)
-            heard = {name: host.beat for name, host in self._hosts.items() if self.beats(name)}
-            self._links.look({name: beat.unreached for name, beat in heard.items() if beat is not None}, now)
+            self._look_at_links(now)
             await self._report_changes()
+
+    def _look_at_links(self, now: float) -> None:
+        """Take note of who reaches whom, where a host that is heard does not reach all, or did not lately."""
+        if self._links.quiet and not any(host.beat and host.beat.unreached for host in self._hosts.values()):
+            return
+        heard = {name: host.beat for name, host in self._hosts.items() if self.beats(name)}
+        self._links.look({name: beat.unreached for name, beat in heard.items() if beat is not None}, now)
 
     def _unheard(self) -> list[HostConnection]:
         """Return all other machines where none of them is heard: then no job could go on here or elsewhere."""
+        if self._machine is not None:
+            return []
         far = [host for host in self._hosts.values() if host.record.up and not host.record.shared]
-        cut_off = self._machine is None and len(far) > 1 and all(SILENT < host.age() < LOST_ALL for host in far)
+        cut_off = len(far) > 1 and all(SILENT < host.age() < LOST_ALL for host in far)
         return far if cut_off else []
 
     async def _until_ended(self, host: HostConnection, identity: ProcessIdentity) -> None:
@@ -585,7 +594,12 @@ def _admitted_as(record: HostRecord) -> str:
 
     A connection keeps that name when its host is removed, and must not count as that of the next host of this name.
     """
-    return f"{wire.HOST_KEY}{record.name}:{zlib.crc32(record.public_key.encode()):08x}"
+    return _admitted(record.name, record.public_key)
+
+
+@lru_cache(maxsize=4096)  # compared with each message
+def _admitted(name: str, public_key: str) -> str:
+    return f"{wire.HOST_KEY}{name}:{zlib.crc32(public_key.encode()):08x}"
 
 
 def _other_version(theirs: int) -> wire.HostRefused:

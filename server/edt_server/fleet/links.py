@@ -26,6 +26,11 @@ class Links:
         """The pairs that do not reach each other."""
         return frozenset(self._failed)
 
+    @property
+    def quiet(self) -> bool:
+        """Return whether all hosts reach each other, as far as they have told lately."""
+        return not self._failing and not self._failed
+
     def look(self, unreached: Mapping[str, Collection[str]], now: float) -> None:
         """Take which others each host does not reach. A pair counts while both are in here, and so are heard."""
         failing = {Pair((host, each)) for host, others in unreached.items() for each in others if each in unreached}

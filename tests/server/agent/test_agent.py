@@ -173,7 +173,7 @@ async def test_one_that_is_retired_ends_when_nothing_runs_below_it(serve, superv
     await first.stop()
     second = await serve()
     second.fleet.attempts.adopt(orders)
-    second.fleet.attempts._placed[orders.job_id].members.add("a")  # as supervision knows it from the slots of the job
+    second.fleet.attempts.may_span(orders.job_id, ["a"])  # as supervision does for the slots of the job
     await second.connected("a")
     assert second.fleet.there == () or all(host.name != "a" for host in second.fleet.there)
     supervisor.send(orders.job_id, wire.LookAtWorkers(taking_part=()))

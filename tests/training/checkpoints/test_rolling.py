@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,9 +22,12 @@ from edt_sdk.schemas.errors import NotFound, Unprocessable
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.saved import SIZE, read_header
 from edt_sdk.training.checkpoints import model_files as checkpoint
+from edt_sdk.training.checkpoints import rolling
 from edt_sdk.training.checkpoints.rolling import Keeper, LoadedState
+from edt_sdk.training.records import full_disk
 from edt_sdk.training.state import state
 from tests.training.states import OPTIMIZERS, bits, capture, trained
+from tests.waiting import until
 
 NEVER = 1e9
 
@@ -285,6 +290,39 @@ def test_a_full_disk_is_a_line_in_the_log_and_the_next_try_works(
     keep.committed(capture(model, own), 2, 2)
     keep.close()
     assert names(paths) == ["update-1.ckpt", "update-2.ckpt"]
+
+
+def test_the_files_of_an_epoch_wait_for_room_until_the_next_are_due(
+    paths: JobPaths, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, own = trained()
+    keep = keeper(paths)
+    full = threading.Event()
+    write = rolling.ckpt.write
+
+    def limited(path: Path, *arguments: Any, **more: Any) -> None:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, *arguments, **more)
+
+    monkeypatch.setattr(rolling.ckpt, "write", limited)
+    monkeypatch.setattr(full_disk, "PAUSE", 0.01)
+    full.set()
+    keep.epoch(1, capture(model, own), 1, 1, model, own)
+    until(lambda: "waits for room" in caplog.text, "the wait")
+    assert not paths.checkpoints(0).exists()
+    full.clear()
+    until(lambda: paths.checkpoints(0).exists() and names(paths) == ["epoch-1.ckpt"], "its files")
+    full.set()
+    keep.epoch(2, capture(model, own), 2, 2, model, own)
+    keep.epoch(3, capture(model, own), 3, 3, model, own)
+    until(lambda: "epoch-2 was not written" in caplog.text, "the end of its wait")
+    full.clear()
+    until(lambda: names(paths) == ["epoch-1.ckpt", "epoch-3.ckpt"], "the files of the newer one")
+    full.set()
+    keep.epoch(4, capture(model, own), 4, 4, model, own)
+    keep.close()
+    assert "epoch-4 was not written" in caplog.text, "who leaves waits for no room"
 
 
 def test_what_a_dead_writer_left_is_removed_before_the_next_begins(paths: JobPaths) -> None:
