@@ -15,8 +15,8 @@ from edt_sdk.training.exchange.tree import ShardNode
 
 @lru_cache(maxsize=256)  # called several times per update
 def blocks(shards: int, world: int) -> tuple[range, ...]:
-    """Return the shards of each rank, 1 ≤ world ≤ shards: contiguous, sizes differ by at most 1, larger ones first."""
-    if not 1 <= world <= shards:
+    """Return the shards of each rank: contiguous, sizes differ by at most 1, larger first, the last maybe empty."""
+    if world < 1 or shards < 1:
         raise ValueError(f"{world} ranks cannot share {shards} shards")
     size, larger = divmod(shards, world)
     # The larger blocks come first, so rank 0 always has shard 0, which provides the buffers that are not averaged.
