@@ -47,6 +47,7 @@ BEFORE: dict[str, dict[int, str]] = {
     "guide/failures.md": {0: TRAINED},
     "guide/catalogue.md": {0: CLIENT},
     "guide/your-script.md": {},
+    "guide/your-loop.md": {},
     "torchrun.md": {0: CLIENT},
 }
 MINE = {

@@ -2,7 +2,7 @@
 
 Never: arithmetic of an update, which is `update/`.
 
-Read first: `loop.py`, then `membership.py`.
+Read first: `participant.py`, then `loop.py`.
 """
 
 __all__ = [
@@ -10,9 +10,9 @@ __all__ = [
     "leaving",
     "link",
     "loop",
-    "member",
     "membership",
     "model_zip",
+    "participant",
     "parts",
     "previous_zygote",
     "progress",

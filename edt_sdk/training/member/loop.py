@@ -3,7 +3,7 @@
 A generation may have a budget of epochs. Where it ends, all members leave their group and wait for a newer generation,
 as after a loss: one with more budget goes on, one without members ends them (docs/decisions/046).
 
-`steps.py` does a step, `training_state.py` holds what it changes, and `member.py` is about the other members.
+`steps.py` does a step, `training_state.py` holds what it changes, and `participant.py` is about the other members.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edt_sdk.training.checkpoints import ckpt
 from edt_sdk.training.exchange.peer_errors import PeerLost, Superseded
 from edt_sdk.training.member import examples, onnx_export
 from edt_sdk.training.member.link import SUPERVISOR_GONE
-from edt_sdk.training.member.member import Member, MemberParts
+from edt_sdk.training.member.participant import Participant, ParticipantParts
 from edt_sdk.training.member.parts import TrainingParts
 from edt_sdk.training.member.steps import Steps
 from edt_sdk.training.member.training_state import TrainingState, beginning
@@ -40,8 +40,8 @@ class Loop:
         self._heartbeat = parts.heartbeat
         self._steps = Steps(parts)
         self._current = self._steps.current
-        self._member = Member(
-            MemberParts(
+        self._member = Participant(
+            ParticipantParts(
                 endpoint=parts.endpoint,
                 link=parts.link,
                 heartbeat=parts.heartbeat,

@@ -17,8 +17,8 @@ from edt_sdk.schemas.wire.pulse import Pulse
 from edt_sdk.training.checkpoints.rolling import Keeper
 from edt_sdk.training.member.heartbeat import Heartbeat
 from edt_sdk.training.member.link import SUPERVISOR_GONE, Link, end_process
-from edt_sdk.training.member.member import MemberParts
 from edt_sdk.training.member.membership import Endpoint
+from edt_sdk.training.member.participant import ParticipantParts
 from edt_sdk.training.records.recorder import Recorder
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import UpdateEngine
@@ -66,7 +66,7 @@ class ScriptWorker:
     shards: int
     run: ScriptRun | None = None
 
-    def member_parts(self, engine: UpdateEngine) -> MemberParts:
+    def member_parts(self, engine: UpdateEngine) -> ParticipantParts:
         """Return what this worker's member works with."""
         job, paths = self.job, self.job.paths
         heartbeat = Heartbeat(self.pulse, ShardLoader(None))
@@ -76,7 +76,7 @@ class ScriptWorker:
             heartbeat.waiting()
             return self.link.pending != SUPERVISOR_GONE
 
-        return MemberParts(
+        return ParticipantParts(
             endpoint=Endpoint(
                 worker=self.own.worker, store=self.store, device=engine.device, interface=self.own.interface
             ),

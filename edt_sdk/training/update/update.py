@@ -111,7 +111,7 @@ class _Computed:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredUpdate:
     """Keeps an update between `gather` and `settle`."""
 
     computed: _Computed
@@ -121,7 +121,7 @@ class Gathered:
 
 
 @dataclass(slots=True)
-class Part:
+class ShardPart:
     """Holds a shard to compute, as `ShardRunner` takes it, and its outcome once it is computed."""
 
     shard: int
@@ -268,7 +268,7 @@ class UpdateEngine:
         *,
         practice: bool = False,
         again: int = 0,
-    ) -> Generator[Part]:
+    ) -> Generator[ShardPart]:
         """Yield the shards in `block` one after the other. The caller computes each and sets its `outcome`.
 
         This is `compute` turned inside out, for a loop that is not the engine's. Close the generator if a shard fails.
@@ -322,7 +322,7 @@ class UpdateEngine:
                 batch = loader.take(keys[move.shard])
                 if step.update == 0 and block.start == 0 and not practice and not self._own_loop:
                     self._remark(batch)
-                part = Part(move.shard, batch, seed, contribution)
+                part = ShardPart(move.shard, batch, seed, contribution)
                 yield part
                 assert part.outcome is not None, "the caller computes each shard"
                 outcomes.append(part.outcome)
@@ -334,12 +334,19 @@ class UpdateEngine:
             computed.exchange.start_all()
         self._computed = replace(computed, outcomes=tuple(outcomes))
 
-    def begin(self, part: Part) -> Arrivals:
+    def begin(self, part: ShardPart) -> Arrivals:
         """Prepare for the forward pass of a part. Backward passes may follow, and then `end`."""
         return self._runner.begin(part.seed, part.contribution)
 
     def end(
-        self, part: Part, arrivals: Arrivals, loss: float, correct: float | None, *, weight: float | None, kept: bool
+        self,
+        part: ShardPart,
+        arrivals: Arrivals,
+        loss: float,
+        correct: float | None,
+        *,
+        weight: float | None,
+        kept: bool,
     ) -> None:
         """Take the gradients of a part. `weight` is what its loss is a mean over, None for its samples."""
         samples = len(part.batch.indices)
@@ -393,7 +400,7 @@ class UpdateEngine:
         self._optimizer_step.apply(gathered.computed.step.update)
         return self.settle(gathered)
 
-    def gather(self, group: Group, *, pending: int) -> Gathered:
+    def gather(self, group: Group, *, pending: int) -> GatheredUpdate:
         """Exchange and combine: the first part of `commit`. Only `.grad` changes: it holds the combined gradients."""
         computed, self._computed = self._computed, None
         # Taken out before any transfer: if one fails, the loop computes the update again and never commits this one
@@ -430,7 +437,7 @@ class UpdateEngine:
             if self._own_loop:
                 self._weigh(summary, combined, self._exchanges.divisor(counts))
             self._optimizer_step.take_gradients(summary, combined)
-        return Gathered(computed, summary, combined, others)
+        return GatheredUpdate(computed, summary, combined, others)
 
     def _weigh(self, summary: Summary, combined: Flat, divisor: float) -> None:
         """Divide by the weights that a loop has given to the shards, where these are not their samples."""
@@ -445,7 +452,7 @@ class UpdateEngine:
         if total != divisor:
             torch._foreach_mul_(list(combined.sections), divisor / total)
 
-    def settle(self, gathered: Gathered) -> Committed:
+    def settle(self, gathered: GatheredUpdate) -> Committed:
         """Write the new buffers into the model: the end of `commit`, after the optimizer's step."""
         self._optimizer_step.put_buffers(gathered.summary, gathered.combined, gathered.others)
         gathered.computed.pool.give_back(gathered.computed.vectors)

@@ -36,7 +36,7 @@ from edt_sdk.training.state import state, transfer
 log = logging.getLogger(__name__)
 
 
-class Program(Protocol):
+class ParticipantProgram(Protocol):
     """Declares what differs between trainings: what they start from, and what rank 0 writes."""
 
     @property
@@ -57,7 +57,7 @@ class Program(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MemberParts:
+class ParticipantParts:
     """Holds what a member works with.
 
     Attributes:
@@ -76,7 +76,7 @@ class MemberParts:
     space: Callable[[], list[Tensor]]
 
 
-class Member:
+class Participant:
     """Represents this worker among the members of its job's generations.
 
     Attributes:
@@ -84,7 +84,7 @@ class Member:
         code: exit code of the process, 1 when the supervisor is gone.
     """
 
-    def __init__(self, parts: MemberParts, program: Program) -> None:
+    def __init__(self, parts: ParticipantParts, program: ParticipantProgram) -> None:
         self._parts = parts
         self._program = program
         self._worker = parts.endpoint.worker

@@ -1,0 +1,182 @@
+"""Cut data sets into updates and parts, in the order that all workers agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Sampler, WeightedRandomSampler
+
+from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
+from edt_sdk.schemas.job import DEFAULT_SHARDS
+from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
+from edt_sdk.training.sampling.permutation import Indices
+from edt_sdk.training.sampling.seeds import derive, preserved, set_states
+from edt_sdk.training.update.loader import ShardLoader
+
+Collate = Callable[[list[Any]], Any]
+_FOREVER = 1 << 40  # passes
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Holds the updates of one `run.updates()`: its order, what loads it, its updates, and its first pass."""
+
+    order: Order
+    loader: ShardLoader
+    steps: int
+    first_pass: int
+
+    @property
+    def shards(self) -> int:
+        """Return how many parts a full batch has."""
+        return self.order.number_of_shards
+
+    def pass_of(self, index: int) -> int:
+        """Return the pass over the data set that an update belongs to."""
+        return self.first_pass + index // self.order.updates_per_epoch
+
+    def keys(self, index: int, block: range, updates: int) -> Iterator[BatchKey]:
+        """Yield what a worker with these parts loads from update `index` on. `updates` are done before that."""
+        for number in range(index, self.steps):
+            step = TrainStep(self.pass_of(number), self.index_in_pass(number), updates + number - index)
+            yield from self.order.keys(step, block)
+
+    def index_in_pass(self, index: int) -> int:
+        """Return the number of an update in its pass."""
+        return index % self.order.updates_per_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class TestSection:
+    """Holds an evaluation: its order, and what loads it."""
+
+    __test__ = False  # pytest must not collect this class
+
+    order: TestOrder
+    shards: int
+    loader: ShardLoader
+
+    def keys(self, block: range) -> Iterator[BatchKey]:
+        """Yield what a worker with these parts loads."""
+        for index in range(self.order.steps):
+            yield from self.order.keys(TestStep(0, index), block)
+
+
+class SampledOrder(Order):
+    """Orders the samples of each pass as a sampler draws them."""
+
+    def __init__(self, sampler: Sampler[int], length: int, sizes: tuple[int, ...], micro_batch: int, seed: int) -> None:
+        super().__init__(length, sizes, micro_batch, seed, _FOREVER)
+        self._sampler = sampler
+        self._drawn: dict[int, Indices] = {}
+
+    def _part(self, epoch: int, start: int, stop: int) -> Indices:
+        if epoch not in self._drawn:
+            for old in sorted(self._drawn)[:-1]:
+                del self._drawn[old]
+            # The same numbers in every worker, whenever it asks.
+            with preserved():
+                set_states(derive(self.seed, "sampler", epoch))
+                if hasattr(self._sampler, "set_epoch"):
+                    self._sampler.set_epoch(epoch)
+                drawn = np.fromiter((int(index) for index in self._sampler), dtype=np.int64)
+            if len(drawn) != self.samples:
+                raise Unprocessable(
+                    f"The sampler gave {len(drawn)} samples, and its length is {self.samples}.",
+                    hint="len(sampler) must be the number of samples that it yields, in each pass.",
+                    field="sampler",
+                )
+            self._drawn[epoch] = drawn
+        return self._drawn[epoch][start:stop]
+
+
+class Sections:
+    """Opens the sections of a run. Data sets keep their loaders from one epoch to the next."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+    def open(
+        self,
+        dataset: Any,
+        *,
+        batch: int,
+        shards: int | None,
+        sampler: Any,
+        collate: Collate | None,
+        loader_workers: int,
+        steps: int | None,
+        epoch: int,
+    ) -> Section:
+        """Return the updates of a pass over a data set, or `steps` of them. Arguments as for `ElasticRun.updates`."""
+        _check_dataset(dataset)
+        _at_least_one("batch", batch)
+        count = _at_least_one("shards", shards if shards is not None else min(DEFAULT_SHARDS, batch))
+        if batch < count:
+            raise InvalidRequest(
+                f"A batch of {batch} samples cannot have {count} shards.",
+                hint="batch= is the number of samples of an update, shards= the parts that it is cut into.",
+                field="shards",
+            )
+        key = id(dataset), id(sampler), batch, count, id(collate), loader_workers
+        if key not in self._known:
+            order = self._order(dataset, sampler, batch, count)
+            loader = ShardLoader(dataset, collate, self._seed, loader_workers)
+            # The objects too, so that their ids stay theirs.
+            self._known[key] = (order, loader), (dataset, sampler, collate)
+        order, loader = self._known[key][0]
+        if steps is not None:
+            _at_least_one("steps", steps)
+        return Section(order, loader, order.updates_per_epoch if steps is None else steps, epoch)
+
+    def test(
+        self, dataset: Any, *, batch: int, shards: int, collate: Collate | None, loader_workers: int
+    ) -> TestSection:
+        """Return an evaluation of a data set. Arguments as for `ElasticRun.evaluate`."""
+        _check_dataset(dataset)
+        _at_least_one("batch", batch)
+        key = "test", id(dataset), batch, shards, id(collate), loader_workers
+        if key not in self._known:
+            loader = ShardLoader(None, None, self._seed, loader_workers, test_dataset=dataset, test_collate=collate)
+            self._known[key] = TestSection(TestOrder(len(dataset), (batch,) * shards, batch), shards, loader), dataset
+        found: TestSection = self._known[key][0]
+        return found
+
+    def _order(self, dataset: Any, sampler: Any, batch: int, count: int) -> Order:
+        size, larger = divmod(batch, count)
+        sizes = tuple(size + (number < larger) for number in range(count))
+        if sampler is None:
+            return Order(len(dataset), sizes, sizes[0], self._seed, _FOREVER)
+        if not isinstance(sampler, Sampler):
+            if not isinstance(sampler, torch.Tensor | np.ndarray | list | tuple) or len(sampler) != len(dataset):
+                raise InvalidRequest(
+                    f"sampler must be a torch.utils.data.Sampler, or {len(dataset)} weights, one for each sample.",
+                    field="sampler",
+                )
+            sampler = WeightedRandomSampler([float(weight) for weight in sampler], len(dataset))
+        return SampledOrder(sampler, len(sampler), sizes, sizes[0], self._seed)
+
+
+def _check_dataset(dataset: Any) -> None:
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return
+    what = type(dataset).__name__
+    hint = "Give a map-style data set, with __getitem__ and __len__."
+    if isinstance(dataset, torch.utils.data.DataLoader):
+        hint = "Give its data set, and batch=, sampler=, collate= and loader_workers= as it has them."
+    elif isinstance(dataset, Iterable):
+        hint = "Samples that come one after the other cannot be divided among workers: read them into a list."
+    raise InvalidRequest(f"A {what} cannot be divided among workers.", hint=hint, field="dataset")
+
+
+def _at_least_one(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRequest(f"{name} must be a whole number, not {value!r}.", field=name)
+    if value < 1:
+        raise Unprocessable(f"{name} must be at least 1, not {value}.", field=name)
+    return value

@@ -1,0 +1,419 @@
+"""Define what a script holds of its training: the run, and each of its updates.
+
+The script keeps its own loop. It takes epochs and updates from the run, computes the parts of an update that are this
+worker's just now, and steps its optimizers itself. Gradients are summed over all parts in a fixed order before the step,
+so all workers step with the same bits, and these do not depend on their number.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from edt_sdk.elastic.batches import Section, Sections
+from edt_sdk.elastic.evaluation import Evaluation
+from edt_sdk.elastic.place import ENDED
+from edt_sdk.elastic.sides import Among, Side
+from edt_sdk.elastic.things import Things
+from edt_sdk.schemas.errors import Conflict, InvalidRequest
+from edt_sdk.schemas.job import DEFAULT_SHARDS
+from edt_sdk.training.checkpoints import model_files
+from edt_sdk.training.exchange.blocks import blocks
+from edt_sdk.training.sampling.order import TrainStep
+from edt_sdk.training.sampling.seeds import derive, preserved, set_states
+from edt_sdk.training.state.nested import to_device
+from edt_sdk.training.update.gradients import Arrivals
+from edt_sdk.training.update.optimizer_step import draws_nothing
+from edt_sdk.training.update.totals import Totals
+from edt_sdk.training.update.update import Committed, ShardPart, UpdateEngine
+from edt_sdk.training.update.user_functions import plain
+
+
+class ElasticRun:
+    """Holds the training of a script.
+
+    `elastic()` makes it. In a job each worker runs the script from its top. A worker that joins later skips what is
+    done: `epochs` and `updates` go to the running one, and `evaluate` returns what it returned.
+    """
+
+    def __init__(self, things: Things, side: Side, engine: UpdateEngine, *, seed: int, folder: Path) -> None:
+        self._things = things
+        self._side = side
+        self._engine = engine
+        self._seed = seed
+        self._folder = folder
+        self._sections = Sections(seed)
+        self._epochs = 0
+        self._first = 0  # call of the running section
+        self._planned: tuple[Any, ...] = ()  # the loader, the section and the group of the last plan
+
+    # --- where the run is ---------------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> bool:
+        """Return whether this worker writes files and prints: True in exactly one worker of a job, and outside a job.
+
+        Ask again each time: another worker may be the first one later.
+        """
+        return self._side.first
+
+    @property
+    def update(self) -> int:
+        """Return the number of updates that are done."""
+        return self._side.current.updates
+
+    @property
+    def epoch(self) -> int:
+        """Return the running epoch, from 0."""
+        return max(0, self._side.current.place.epoch)
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yield the epochs of a training, from 0. Leave the loop by `break` to stop early.
+
+        Args:
+            count: ≥ 1.
+        """
+        if count < 1:
+            raise InvalidRequest(f"epochs() needs at least 1, not {count}.", field="epochs")
+        self._epochs = self._side.current.epochs = count
+        epoch = 0
+        while True:
+            self._side.meet()
+            place, target = self._side.current.place, self._side.target
+            if target is not None and target.epoch_call > place.calls:
+                epoch, place.calls, place.updates = target.epoch, target.epoch_call, target.epoch_updates
+            if epoch < count:
+                self._side.current.begin_epoch(epoch)
+            if self._side.ready() is not None:
+                set_states(derive(self._seed, "epoch", epoch))
+            self._called()
+            if epoch == count:
+                return
+            yield epoch
+            epoch += 1
+
+    def updates(
+        self,
+        dataset: Any,
+        *,
+        batch: int,
+        shards: int | None = None,
+        sampler: Any = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        loader_workers: int = 0,
+        steps: int | None = None,
+    ) -> Iterator[Update]:
+        """Yield the updates of one pass over a data set, or `steps` of them.
+
+        Args:
+            dataset: map-style (`__getitem__`, `__len__`).
+            batch: samples of an update, whatever the number of workers.
+            shards: parts of a batch, and most workers. Default: 8, or `batch` if that is less.
+            sampler: a `torch.utils.data.Sampler`, or a weight for each sample. It is asked once a pass, with the same
+                random numbers in each worker. Default: each sample once, in another order each pass.
+            collate: list of samples → batch. Default: torch's.
+            loader_workers: processes that load samples for each worker.
+            steps: updates, over as many passes as they need. Default: one pass.
+
+        Raises:
+            InvalidRequest, Unprocessable: an argument is not valid.
+        """
+        section = self._sections.open(
+            dataset, batch=batch, shards=shards, sampler=sampler, collate=collate, loader_workers=loader_workers,
+            steps=steps, epoch=self.epoch,
+        )  # fmt: skip
+        self._side.opened(section.shards, section.steps, self._epochs)
+        self._side.meet()
+        first, index = self._side.current.place.calls, 0
+        self._first = first
+        try:
+            while index < section.steps:
+                place, target = self._side.current.place, self._side.target
+                if target is not None and (there := target.sections.get(first)) is not None:
+                    if there[0] == ENDED:
+                        _, place.calls, place.updates = there
+                        return
+                    if there[0] > index:
+                        index, place.calls, place.updates = there
+                place.begin_update(first, index)
+                update = Update(self, section, index)
+                yield update
+                update.check()
+                index += 1
+        finally:
+            place = self._side.current.place
+            place.sections[first] = ENDED, place.calls, place.updates
+
+    def evaluate(
+        self,
+        dataset: Any,
+        function: Callable[[Any], Any],
+        *,
+        batch: int = 64,
+        shards: int | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        loader_workers: int = 0,
+    ) -> Any:
+        """Return the mean of a function over a data set, the same in every worker. The workers share the work.
+
+        Args:
+            dataset: map-style.
+            function: `function(batch)` → a number or a tensor with one, the mean over the batch's samples, or a
+                dictionary of them. Called without gradients and with all models in evaluation mode. A pair (sum,
+                weight) in place of a number is a mean over something else than samples.
+            batch: samples of a call of the function, at most.
+            shards, collate, loader_workers: as for `updates`.
+        """
+        shards = shards or DEFAULT_SHARDS
+        evaluation = Evaluation(
+            self._sections.test(dataset, batch=batch, shards=shards, collate=collate, loader_workers=loader_workers),
+            function,
+            self._things.model,
+            self._engine.device,
+            self._seed,
+        )
+        self._side.opened(None, 0, self._epochs)
+        result = self._together(lambda among: evaluation.together(among, self._side.loading(evaluation.loader)))
+        current = self._side.current
+        current.test, current.last_test = evaluation.lines(result, max(0, current.place.epoch), current.updates)
+        self._side.tested()
+        return result
+
+    def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns, which one worker calls for all. The result must be picklable."""
+
+        def call(among: Among) -> Any:
+            own = pickle.dumps(function(*arguments)) if among.rank == 0 else None
+            return pickle.loads(among.group.broadcast_bytes(own, 0))
+
+        self._side.opened(None, 0, self._epochs)
+        return self._together(call)
+
+    def save_best(
+        self, score: float, model: nn.Module | None = None, *, lower: bool = False, name: str = "best"
+    ) -> bool:
+        """Write the weights of a model as `<name>.pth` if the score is the best one so far. Return whether it is.
+
+        Args:
+            score: a higher one is better, or a `lower` one.
+            model: default: the one that `elastic()` was given as `model`.
+            name: of the file in the job's model folder, outside a job in the working directory.
+        """
+        best = self._side.current.place.best
+        if name in best and not (score < best[name] if lower else score > best[name]):
+            return False
+        best[name] = float(score)
+        if self._side.target is None and self.first:
+            model_files.save_weights(self._folder / f"{name}.pth", model or self._things.main)
+        return True
+
+    def _plan(self, section: Section, index: int, block: range, among: Among) -> None:
+        """Announce what this worker will load, where that has changed."""
+        plan = section.loader, self._first, among.group
+        if plan != self._planned:
+            self._planned = plan
+            section.loader.plan(section.keys(index, block, self._side.current.updates))
+
+    # --- calls of the engine ------------------------------------------------------------------------------------------
+
+    def _called(self) -> None:
+        self._side.current.place.calls += 1
+
+    def _together(self, call: Callable[[Among], Any]) -> Any:
+        """Make a call with the other members, and remember its result for those who join."""
+        among = self._side.ready()
+        while among is not None:
+            with self._side.attempt():
+                result = call(among)
+            if not self._side.broke:
+                place = self._side.current.place
+                place.results[place.calls] = pickle.dumps(result)
+                self._called()
+                return result
+            among = self._side.recover()
+        assert self._side.target is not None, "a call is skipped on the way to the others"
+        result = pickle.loads(self._side.target.results[self._side.current.place.calls])
+        self._called()
+        return result
+
+
+class Update:
+    """Represents an update of a run: iterate over it, call `backward` for each part, then `step`.
+
+    To go over the same samples again, as with two networks that train in turn, iterate over it again after `step`.
+
+    Attributes:
+        number: of the update, from 0 over the whole training.
+        index: of the update in its pass over the data set, or in its steps.
+        loss: mean of the losses over all samples of the last iteration, the same in each worker. NaN before.
+    """
+
+    def __init__(self, run: ElasticRun, section: Section, index: int) -> None:
+        self._run = run
+        self._section = section
+        self._passes = 0
+        self._part: ShardPart | None = None
+        self._arrivals: Arrivals | None = None
+        self._losses: list[Any] = []
+        self._weight: float | None = None
+        self._correct: float | None = None
+        self._kept: dict[str, Any] = {}
+        self._all_kept: dict[int, dict[str, Any]] = {}
+        self._complete = False
+        self._stepped = False
+        self.index = index
+        self.number = run._side.current.updates
+        self.loss = float("nan")
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches that are this worker's just now. Returns when the gradients of all workers are summed."""
+        side, engine, section = self._run._side, self._run._engine, self._section
+        self._complete = self._stepped = False
+        again, self._passes = self._passes, self._passes + 1
+        step = TrainStep(section.pass_of(self.index), section.index_in_pass(self.index), self.number)
+        among = side.ready()
+        engine.use(section.order)
+        while among is not None:
+            self._all_kept = {}
+            with side.attempt():
+                block = blocks(section.shards, among.world)[among.rank]
+                if again == 0:
+                    self._run._plan(section, self.index, block, among)
+                for part in engine.parts(step, block, side.loading(section.loader), among.group, again=again):
+                    self._begin(part)
+                    yield to_device(part.batch.data, engine.device)
+                    self._end(part)
+                gathered = engine.gather(among.group, pending=side.pending)
+                self._share(among, any(shard.metrics["kept"] for shard in gathered.summary.shards))
+            if not side.broke:
+                self._completed(step, engine.settle(gathered), first=again == 0)
+                return
+            among = side.recover()
+        place, target = side.current.place, side.target
+        assert target is not None, "a pass is skipped on the way to the others"
+        if place.calls in target.passes:
+            self.loss, kept = target.passes[place.calls]
+            self._all_kept = pickle.loads(kept) if kept else {}
+        self._run._called()
+        if again == 0:
+            place.updates += 1
+
+    def backward(
+        self, loss: Tensor, *, weight: float | None = None, correct: float | None = None, scaler: Any = None
+    ) -> None:
+        """Compute the gradients of a loss, which is the mean over the samples of this part.
+
+        Args:
+            loss: one number.
+            weight: what the loss is a mean over, if not over the samples: for example tokens without padding.
+            correct: number of right answers in this part, for the accuracy in logs and figures.
+            scaler: a `torch.amp.GradScaler` that was given to `elastic()`.
+        """
+        if self._part is None:
+            raise Conflict(
+                "update.backward() was called outside of `for … in update`.",
+                hint="Call it inside that loop, once for each loss.",
+            )
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        self._losses.append(loss.detach())
+        if weight is not None:
+            self._weight = plain(weight)
+        if correct is not None:
+            self._correct = plain(correct)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep something of this part, which `kept` returns for all parts after the loop."""
+        self._kept[name] = value.detach() if isinstance(value, Tensor) else value
+
+    def kept(self, name: str) -> Any:
+        """Return what was kept in all parts, of all workers, in the order of the parts: tensors joined, else a list."""
+        values = [of_part[name] for _, of_part in sorted(self._all_kept.items()) if name in of_part]
+        return torch.cat(values) if values and all(isinstance(value, Tensor) for value in values) else values
+
+    def step(self, *optimizers: Optimizer, clip: float | None = None, scaler: Any = None) -> None:
+        """Step the optimizers, by default all that `elastic()` was given.
+
+        Args:
+            clip: greatest norm of the gradients of their parameters together.
+            scaler: as for `backward`. Its scale is the same in all workers.
+        """
+        run = self._run
+        self._stepped = True
+        if not self._complete:
+            if run._side.target is not None:
+                return  # on the way to the others, which have made this step
+            raise Conflict("update.step() comes after the loop over the update's parts.")
+        stepped = optimizers or tuple(run._things.optimizers.values())
+        if scaler is not None:
+            for optimizer in stepped:
+                scaler.unscale_(optimizer)
+        if clip is not None:
+            parameters = [p for optimizer in stepped for group in optimizer.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(parameters, clip)
+        for optimizer in stepped:
+            step = optimizer.step if scaler is None else lambda o=optimizer: scaler.step(o)
+            if draws_nothing(optimizer):
+                step()
+                continue
+            with preserved():
+                set_states(derive(run._seed, "optimizer", self.number))
+                step()
+        if scaler is not None:
+            scaler.update()
+
+    def check(self) -> None:
+        """Raise where the script has not used the update as it is meant to be."""
+        if self._passes == 0:
+            raise Conflict(
+                "An update was taken from run.updates() and not iterated over.",
+                hint="Loop over its parts: for x, y in update: …",
+            )
+        if not self._stepped and self._run._side.target is None:
+            raise Conflict(
+                "An update ended without update.step().", hint="Call update.step(optimizer) after the loop over it."
+            )
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, part: ShardPart) -> None:
+        self._part, self._arrivals = part, self._run._engine.begin(part)
+        self._losses, self._weight, self._correct, self._kept = [], None, None, {}
+
+    def _end(self, part: ShardPart) -> None:
+        assert self._arrivals is not None, "a part begins before it ends"
+        if not self._losses:
+            raise Conflict(
+                "A part of an update had no update.backward().",
+                hint="Call update.backward(loss) for each part, also where its loss is 0.",
+            )
+        loss = sum(self._losses[1:], self._losses[0])
+        self._run._engine.end(part, self._arrivals, loss, self._correct, weight=self._weight, kept=bool(self._kept))
+        if self._kept:
+            self._all_kept[part.shard] = self._kept
+        self._part = self._arrivals = None
+
+    def _share(self, among: Among, kept: bool) -> None:
+        """Give what was kept to the other members."""
+        if kept and among.world > 1:
+            for data in among.group.gather_bytes(pickle.dumps(self._all_kept)):
+                self._all_kept.update(pickle.loads(data))
+
+    def _completed(self, step: TrainStep, committed: Committed, *, first: bool) -> None:
+        run = self._run
+        self.loss = Totals().add(committed.stats).loss
+        place = run._side.current.place
+        place.passes[place.calls] = self.loss, pickle.dumps(self._all_kept) if self._all_kept else b""
+        self._complete = True
+        set_states(derive(run._seed, "after", place.calls))
+        run._called()
+        if first:
+            place.updates += 1
+            run._side.committed(step, committed, self._section.shards)

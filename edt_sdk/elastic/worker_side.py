@@ -1,0 +1,258 @@
+"""Make the calls of a script as one of a job's workers, whose members come and go.
+
+At each call this worker is in one of three situations. It is among the members and has the state: it makes the call
+with them. It has joined, or missed the end of an update, and is not at their place: it skips the call. It is at their
+place without the state: it takes the state, and then makes the call with them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from edt_sdk.elastic import place as places
+from edt_sdk.elastic.place import Place
+from edt_sdk.elastic.run_state import RunState
+from edt_sdk.elastic.sides import Among, Loads
+from edt_sdk.elastic.things import Things
+from edt_sdk.schemas.errors import Unprocessable
+from edt_sdk.schemas.wire.link import Generation, Trained, WorkerReady
+from edt_sdk.training.exchange.peer_errors import PeerLost
+from edt_sdk.training.member.heartbeat import Heartbeat
+from edt_sdk.training.member.link import SUPERVISOR_GONE
+from edt_sdk.training.member.membership import Handover
+from edt_sdk.training.member.participant import Participant, ParticipantParts
+from edt_sdk.training.member.progress import ProgressReporter
+from edt_sdk.training.member.script_worker import Leave
+from edt_sdk.training.sampling.order import TrainStep
+from edt_sdk.training.state.warm_start import load_weights
+from edt_sdk.training.update.loader import ShardLoader
+from edt_sdk.training.update.update import Committed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """Holds what a worker's side works with. `restart` ends this process, so that another one takes its place."""
+
+    member: ParticipantParts
+    training: int
+    warm_start: Path | None
+    restart: Callable[[], None]
+
+
+class WorkerSide:
+    """Makes the calls of a script among the members of its job. Attributes as in `Side`."""
+
+    def __init__(self, parts: WorkerParts, things: Things) -> None:
+        self._parts = parts
+        self._things = things
+        self._link = parts.member.link
+        self._worker = parts.member.endpoint.worker
+        self._member = Participant(parts.member, self)
+        self._progress = ProgressReporter(self._link, self._worker, parts.training)
+        self._generation: Generation | None = None  # to enter
+        self._started = False
+        self._arrived = False  # in the newest generation, with the state of its members
+        self._told = 0  # the newest generation that all members know of
+        self._offered = 0  # updates when the keeper was last offered the state
+        self.current = RunState(things)
+        self.target: Place | None = None
+
+    @property
+    def first(self) -> bool:
+        """Return whether this worker is rank 0 and has the state."""
+        return self._arrived and self._generation is None and self._member.now.rank == 0
+
+    @property
+    def broke(self) -> bool:
+        """Return whether the last attempt has failed because a member is gone."""
+        return self._member.broke
+
+    @property
+    def pending(self) -> int:
+        """Return the newest generation that this worker has heard of."""
+        return self._link.pending
+
+    def meet(self) -> None:
+        """Get to know the place of the others."""
+        if not self._started:
+            # Report ready after all slow work: until then the other members train on (decision 002).
+            self._link.send(WorkerReady(worker=self._worker, training=self._parts.training))
+            self._generation = self._link.wait_generation(self._worker)
+            self._member.start()
+            self._started = True
+        while self._generation is not None:
+            self._arrived, self._told = False, 0
+            with self._member.attempt():
+                transfers = self._member.meet(self._generation)
+                self.target = self._place_of_the_others(transfers)
+                self._generation = None
+            if self.broke:
+                self._generation = self._next(self._member.recover())
+
+    def ready(self) -> Among | None:
+        """Return among whom to make the next call, None to skip it."""
+        while True:
+            self.meet()
+            if not self._arrived:
+                if self._is_behind():
+                    # From here on the script changes what it has, and no longer has a state of the training.
+                    self._member.has_state = False
+                    return None
+                self._arrive()
+            elif self._told > self._member.now.number:
+                self._generation = self._next(self._member.switch(self._told))
+            else:
+                now = self._member.now
+                if now.rank == 0 and self._offered < self.current.updates:
+                    self._offered = self.current.updates
+                    self._parts.member.keeper.committed(self.current.capture, self.current.position, self._offered)
+                return Among(now.group, now.rank, now.world)
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """Do something with the other members in the block."""
+        return self._member.attempt()
+
+    def recover(self) -> Among | None:
+        """Go on after a broken attempt."""
+        self._generation = self._next(self._member.recover())
+        return self.ready()
+
+    def opened(self, shards: int | None, updates: int, epochs: int) -> None:
+        """Take note of a section of updates."""
+        self.current.per_epoch = updates or self.current.per_epoch
+
+    def committed(self, step: TrainStep, committed: Committed, shards: int) -> None:
+        """Record an update as rank 0. All members remember it, as rank 0 may be lost."""
+        now, current, recorder = self._member.now, self.current, self._parts.member.recorder
+        current.has_committed(step, committed, now.generation, shards, current.per_epoch)
+        self._parts.member.heartbeat.updates = current.updates
+        self._told = committed.pending
+        if now.rank == 0 and current.last is not None:
+            recorder.commit(current.last.commit_line())
+            recorder.metric(current.last.train_line())
+            self._progress.advanced(current, current.train.samples)
+
+    def tested(self) -> None:
+        """Record an evaluation as rank 0."""
+        if self.first and self.current.last_test is not None:
+            self._parts.member.recorder.metric(self.current.last_test)
+            self._progress.report(self.current)
+
+    def loading(self, loader: ShardLoader) -> Loads:
+        """Return a loader that shows with each batch that this worker computes."""
+        return Heartbeat(self._parts.member.heartbeat.pulse, loader, self.current.updates)
+
+    def finish(self) -> None:
+        """Write the final files as rank 0. The other members keep the state until rank 0 has reported the end.
+
+        Raises:
+            Unprocessable: the script made no call, or fewer calls than that of another worker.
+        """
+        if not self._started:
+            raise Unprocessable(
+                "The script ended without run.updates(), which divides the work among workers.",
+                hint="Take the updates of the training from it: for update in run.updates(dataset, batch=64): …",
+            )
+        if self._generation is None and not self._arrived and self._is_behind():
+            raise Unprocessable(
+                "The script of this worker has ended before the place of the others.",
+                hint="All workers must go the same way through the script: let no random number, time or file decide.",
+            )
+        self.current.place.over = True
+        while True:
+            self.meet()
+            if not self._arrived:
+                self._arrive()
+                continue
+            with self._member.attempt():
+                self._end()
+                return
+            self._generation = self._next(self._member.recover())
+
+    # --- what the member asks -----------------------------------------------------------------------------------------
+
+    def arrived(self) -> None:
+        """Do nothing: batches are loaded when they are needed."""
+
+    def begin(self, *, dirty: bool) -> None:
+        """Start from what the script has made, and from the weights of another training where there are some."""
+        if dirty:
+            self._parts.restart()
+        if self._parts.warm_start is not None:
+            load_weights(self._parts.warm_start, self._things.main)
+
+    def has_written(self) -> bool:
+        """Return False: each state is written when it is needed."""
+        return False
+
+    def became_writer(self, *, continues: bool) -> None:
+        """Report the progress."""
+        self._progress.report(self.current)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _next(self, generation: Generation | None) -> Generation:
+        if generation is None:
+            self._member.stop()
+            raise Leave(self._member.code)
+        return generation
+
+    def _is_behind(self) -> bool:
+        """Return whether this worker has to go on to the others. It starts again if it is beyond them."""
+        if self.target is None or self.target.over:
+            return False
+        if self.current.place.calls > self.target.calls:
+            log.info("the job goes on from an earlier place of the script: this worker starts again")
+            self._parts.restart()
+        return self.current.place.calls < self.target.calls
+
+    def _arrive(self) -> None:
+        over = self.target is not None and self.target.over and not self.current.place.over
+        with self._member.attempt():
+            self._member.arrive()
+            self._arrived, self.target = True, None
+        if self.broke:
+            self._generation = self._next(self._member.recover())
+        elif over:
+            # The others are at the end of the script, and what is left of it would run without them.
+            self.finish()
+            self._member.stop()
+            raise Leave(self._member.code)
+
+    def _place_of_the_others(self, transfers: Handover) -> Place | None:
+        """Return the place of the members that have the state, or of the checkpoint, None where all are at one."""
+        if not transfers.takes and not transfers.none_has_state:
+            return None
+        now = self._member.now
+        giver = 0 if transfers.none_has_state else min(transfers.gives)
+        own = None
+        if now.rank == giver:
+            place = self.current.place
+            if transfers.none_has_state:
+                saved = self._member.newest()
+                place = Place() if saved is None else self.current.place_in(saved.state)
+            own = places.encode(place)
+        return places.decode(now.group.broadcast_bytes(own, giver))
+
+    def _end(self) -> None:
+        now, parts = self._member.now, self._parts.member
+        if now.rank == 0:
+            parts.heartbeat.waiting()
+            parts.keeper.final(self._things.main, self._things.optimizer, None)
+            self._progress.report(self.current)
+            # `final` has removed what a resume needs, but no process has received the report. The next attempt resumes
+            # from here.
+            if parts.link.pending == SUPERVISOR_GONE:
+                self._member.save()
+            parts.recorder.close()
+            parts.link.send(Trained(worker=self._worker, training=self._parts.training, updates=self.current.updates))
+        if not self._member.last_barrier() and now.rank != 0:
+            # Rank 0 may have died before its report, so this member stays ready for another generation.
+            raise PeerLost(f"generation {now.number} broke before its end was known")
+        parts.link.finish()

@@ -1,0 +1,242 @@
+"""A loop of one's own outside a job: the same as a plain loop of torch's, and clear about what it cannot take."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+
+import edt_sdk.elastic as edt
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, Unprocessable
+from edt_sdk.training.sampling.order import Order
+
+SAMPLES = 40
+
+
+@pytest.fixture
+def data() -> TensorDataset:
+    numbers = torch.Generator().manual_seed(1)
+    return TensorDataset(torch.randn(SAMPLES, 6, generator=numbers), torch.randint(0, 3, (SAMPLES,), generator=numbers))
+
+
+@pytest.fixture
+def net() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+@torch.no_grad()
+def difference(one: nn.Module, other: nn.Module, before: nn.Module) -> float:
+    """How far two results lie apart, as a share of the way from the beginning."""
+    ones, others, befores = (torch.cat([p.flatten() for p in m.parameters()]) for m in (one, other, before))
+    return float((ones - others).norm() / (others - befores).norm())
+
+
+def in_order(data: TensorDataset, batch: int, epochs: int) -> list[list[torch.Tensor]]:
+    """The batches of plain training, in the order of the engine."""
+    order = Order(len(data), (batch,), batch, 0, epochs)
+    return [
+        [torch.stack(part) for part in zip(*(data[i] for i in order.shards(epoch, update)[0]), strict=True)]
+        for epoch in range(epochs)
+        for update in range(order.updates_per_epoch)
+    ]
+
+
+@pytest.mark.parametrize("shards", [1, 3, 8])
+def test_the_same_as_a_plain_loop(data: TensorDataset, net: nn.Module, shards: int) -> None:
+    plain, before = copy.deepcopy(net), copy.deepcopy(net)
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=0.01)
+    for x, y in in_order(data, 16, 5):
+        optimizer.zero_grad()
+        F.cross_entropy(plain(x), y).backward()
+        nn.utils.clip_grad_norm_(plain.parameters(), 0.5)
+        optimizer.step()
+    ours = torch.optim.AdamW(net.parameters(), lr=0.01)
+    run = edt.elastic(model=net, optimizer=ours)
+    for _ in run.epochs(5):
+        for update in run.updates(data, batch=16, shards=shards):
+            for x, y in update:
+                update.backward(F.cross_entropy(net(x), y))
+            update.step(clip=0.5)
+    assert run.update == 15
+    assert difference(net, plain, before) < 1e-5
+
+
+def test_a_mean_over_something_else_than_samples(data: TensorDataset, net: nn.Module) -> None:
+    """As over tokens without padding: a part with few of them has little weight."""
+    plain, before = copy.deepcopy(net), copy.deepcopy(net)
+    masked = TensorDataset(data.tensors[0], torch.where(torch.arange(SAMPLES) % 7 < 4, -100, data.tensors[1]))
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    for x, y in in_order(masked, 16, 2):
+        optimizer.zero_grad()
+        F.cross_entropy(plain(x), y).backward()
+        optimizer.step()
+    ours = torch.optim.SGD(net.parameters(), lr=0.1)
+    run = edt.elastic(model=net, optimizer=ours)
+    for _ in run.epochs(2):
+        for update in run.updates(masked, batch=16, shards=4):
+            for x, y in update:
+                counted = int((y != -100).sum())
+                loss = F.cross_entropy(net(x), y, reduction="sum") / max(1, counted)
+                update.backward(loss, weight=counted)
+            update.step()
+    assert difference(net, plain, before) < 1e-5
+
+
+def test_a_scaler_keeps_one_scale(data: TensorDataset, net: nn.Module) -> None:
+    plain, before = copy.deepcopy(net), copy.deepcopy(net)
+    optimizer, scaler = torch.optim.SGD(plain.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    for x, y in in_order(data, 16, 2):
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(plain(x), y)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    ours, our_scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    run = edt.elastic(model=net, optimizer=ours, scaler=our_scaler)
+    for _ in run.epochs(2):
+        for update in run.updates(data, batch=16, shards=2):
+            for x, y in update:
+                update.backward(F.cross_entropy(net(x), y), scaler=our_scaler)
+            update.step(scaler=our_scaler)
+    assert our_scaler.get_scale() == scaler.get_scale()
+    assert difference(net, plain, before) < 1e-5
+
+
+def test_steps_over_several_passes_and_early_stops(data: TensorDataset, net: nn.Module) -> None:
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+    seen: list[int] = []
+
+    def train(update: edt.Update) -> None:
+        for x, y in update:
+            seen.append(len(x))
+            update.backward(F.cross_entropy(net(x), y))
+        update.step()
+
+    for update in run.updates(data, batch=16, shards=2, steps=7):
+        train(update)
+    assert run.update == 7
+    assert sum(seen) == 2 * SAMPLES + 16
+    for update in islice(run.updates(data, batch=8, shards=2), 2):
+        train(update)
+    assert run.update == 9
+    assert not math.isnan(update.loss)
+
+
+def test_an_evaluation_is_a_mean_over_samples_without_gradients(data: TensorDataset, net: nn.Module) -> None:
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+    modes = []
+
+    def measure(batch: Any) -> dict[str, Any]:
+        modes.append((net.training, torch.is_grad_enabled()))
+        x, y = batch
+        return {"loss": F.cross_entropy(net(x), y), "right": ((net(x).argmax(1) == y).sum(), len(y))}
+
+    found = run.evaluate(data, measure, batch=7)
+    with torch.no_grad():
+        outputs = net(data.tensors[0])
+    assert found["loss"] == pytest.approx(float(F.cross_entropy(outputs, data.tensors[1])), rel=1e-5)
+    assert found["right"] == pytest.approx(float((outputs.argmax(1) == data.tensors[1]).float().mean()))
+    assert set(modes) == {(False, False)}
+    assert net.training
+    assert isinstance(run.evaluate(data, lambda batch: batch[0].mean()), float)
+
+
+def test_the_best_weights_are_kept(net: nn.Module, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+    assert run.save_best(0.5)
+    saved = (tmp_path / "best.pth").read_bytes()
+    assert not run.save_best(0.4)
+    assert (tmp_path / "best.pth").read_bytes() == saved
+    assert run.save_best(0.3, net, lower=True, name="loss")
+    assert not run.save_best(0.31, net, lower=True, name="loss")
+    net.load_state_dict(torch.load(tmp_path / "best.pth", weights_only=True))
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Any:
+        return iter(range(10))
+
+
+class TestWhatIsRefused:
+    def test_things_without_a_state(self, net: nn.Module) -> None:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with pytest.raises(InvalidRequest, match=r"elastic\(stop=…\) got a dict, which has no state_dict"):
+            edt.elastic(model=net, optimizer=optimizer, stop={})
+        with pytest.raises(InvalidRequest, match="at least one optimizer"):
+            edt.elastic(model=net)
+        with pytest.raises(InvalidRequest, match="at least one model"):
+            edt.elastic(optimizer=optimizer)
+        with pytest.raises(InvalidRequest, match="The optimizer optimizer holds parameters of a model that"):
+            edt.elastic(model=nn.Linear(1, 1), optimizer=optimizer)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"batch": 0}, "batch must be at least 1, not 0"),
+            ({"batch": 2.5}, "batch must be a whole number, not 2.5"),
+            ({"batch": 4, "shards": 5}, "A batch of 4 samples cannot have 5 shards"),
+            ({"sampler": [1.0]}, "sampler must be .* or 40 weights"),
+            ({"steps": 0}, "steps must be at least 1"),
+        ],
+    )
+    def test_arguments(self, data: TensorDataset, net: nn.Module, change: dict[str, Any], message: str) -> None:
+        run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+        with pytest.raises((InvalidRequest, Unprocessable), match=message):
+            next(run.updates(data, **{"batch": 8, **change}))
+
+    def test_what_is_no_data_set(self, data: TensorDataset, net: nn.Module) -> None:
+        run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+        with pytest.raises(InvalidRequest, match="A DataLoader cannot be divided") as refused:
+            next(run.updates(DataLoader(data, 4), batch=4))
+        assert "Give its data set" in refused.value.hint
+        with pytest.raises(InvalidRequest, match="A Stream cannot be divided"):
+            next(run.updates(Stream(), batch=4))
+        with pytest.raises(InvalidRequest, match="evaluate"):
+            run.evaluate(data, 3)  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match="got 'x' from the function for 'loss'"):
+            run.evaluate(data, lambda batch: {"loss": "x"})
+
+    def test_a_loop_that_is_not_as_it_is_meant(self, data: TensorDataset, net: nn.Module) -> None:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        run = edt.elastic(model=net, optimizer=optimizer)
+
+        def take(body: Callable[[edt.Update], Any]) -> None:
+            for update in run.updates(data, batch=8, shards=2):
+                body(update)
+
+        def compute(update: edt.Update, *, steps: bool = False) -> None:
+            for x, y in update:
+                update.backward(F.cross_entropy(net(x), y))
+                if steps:
+                    optimizer.step()
+
+        with pytest.raises(Conflict, match="not iterated over"):
+            take(lambda update: None)
+        with pytest.raises(Conflict, match=r"had no update.backward\(\)"):
+            take(list)
+        with pytest.raises(Conflict, match=r"ended without update.step\(\)"):
+            take(compute)
+        with pytest.raises(Conflict, match="outside of"):
+            take(lambda update: update.backward(torch.zeros(())))
+        with pytest.raises(Conflict, match="comes after the loop"):
+            take(lambda update: update.step())
+        with pytest.raises(Unprocessable, match="changed in place"):
+            take(lambda update: compute(update, steps=True))
+
+    def test_a_sampler_that_is_wrong_about_its_length(self, data: TensorDataset, net: nn.Module) -> None:
+        class Short(WeightedRandomSampler):
+            def __len__(self) -> int:
+                return 50
+
+        run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+        with pytest.raises(Unprocessable, match="gave 10 samples, and its length is 50"):
+            list(next(run.updates(data, batch=8, sampler=Short([1.0] * SAMPLES, 10))))
