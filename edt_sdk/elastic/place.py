@@ -26,7 +26,7 @@ class Place(msgspec.Struct, kw_only=True):
             when the section is over), the number of the call with which that began, and the updates done before it.
         epoch_updates: updates that were done then.
         results: results of this epoch's evaluations, pickled, by the number of their call.
-        passes: the loss and what was kept, pickled, by the number of the call, of the running update and the one before.
+        passes: loss and what was kept, pickled, of the running update and the one before, by the number of the call.
         best: scores of `run.save_best()`.
         over: the script has ended.
     """

@@ -1,8 +1,8 @@
 """Define what a script holds of its training: the run, and each of its updates.
 
 The script keeps its own loop. It takes epochs and updates from the run, computes the parts of an update that are this
-worker's just now, and steps its optimizers itself. Gradients are summed over all parts in a fixed order before the step,
-so all workers step with the same bits, and these do not depend on their number.
+worker's just now, and steps its optimizers itself. Before the step, gradients are summed over all parts in a fixed
+order. So all workers step with the same bits, and these do not depend on their number.
 """
 
 from __future__ import annotations
@@ -170,7 +170,9 @@ class ElasticRun:
                 dictionary of them. Called without gradients and with all models in evaluation mode. A pair (sum,
                 weight) in place of a number is a mean over something else than samples.
             batch: samples of a call of the function, at most.
-            shards, collate, loader_workers: as for `updates`.
+            shards: parts that the workers share at once, 8 by default.
+            collate: as for `updates`.
+            loader_workers: as for `updates`.
         """
         shards = shards or DEFAULT_SHARDS
         evaluation = Evaluation(
@@ -203,7 +205,8 @@ class ElasticRun:
         """Write the weights of a model as `<name>.pth` if the score is the best one so far. Return whether it is.
 
         Args:
-            score: a higher one is better, or a `lower` one.
+            score: a higher one is better.
+            lower: a lower one is better.
             model: default: the one that `elastic()` was given as `model`.
             name: of the file in the job's model folder, outside a job in the working directory.
         """
@@ -342,6 +345,7 @@ class Update:
         """Step the optimizers, by default all that `elastic()` was given.
 
         Args:
+            *optimizers: some of those that `elastic()` was given.
             clip: greatest norm of the gradients of their parameters together.
             scaler: as for `backward`. Its scale is the same in all workers.
         """
