@@ -21,6 +21,7 @@ from edt_sdk.training.member import script_worker
 from edt_sdk.training.member.script_worker import ScriptWorker
 from edt_sdk.training.update import determinism
 from edt_sdk.training.update.update import MOST_SHARDS, UpdateEngine
+from edt_sdk.training.user.own_state import OwnState
 
 
 def elastic(
@@ -82,6 +83,7 @@ def _in_worker(worker: ScriptWorker, given: Things, on_nan: str) -> ElasticRun:
         worker.training,
         warm_start=Path(job.warm_start) if job.warm_start else None,
         restart=worker.restart,
+        inexact=lambda: engine.inexact,
     )
     side = WorkerSide(parts, given)
     worker.run = side
@@ -102,4 +104,5 @@ def _engine(
         nan_loss=on_nan,
         worker=worker,
         shards=shards,
+        fingerprints=OwnState(given.model, **given.others).fingerprints,
     )

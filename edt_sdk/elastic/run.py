@@ -8,7 +8,7 @@ order. So all workers step with the same bits, and these do not depend on their 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from edt_sdk.training.sampling.order import TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 from edt_sdk.training.state.nested import to_device
 from edt_sdk.training.update.gradients import Arrivals
+from edt_sdk.training.update.loader import Batch
 from edt_sdk.training.update.optimizer_step import draws_nothing
 from edt_sdk.training.update.totals import Totals
 from edt_sdk.training.update.update import Committed, ShardPart, UpdateEngine
@@ -272,6 +273,7 @@ class Update:
         self._all_kept: dict[int, dict[str, Any]] = {}
         self._complete = False
         self._stepped = False
+        self._checks = False  # a part is computed once more, for its loss alone
         self.index = index
         self.number = run._side.current.updates
         self.loss = float("nan")
@@ -295,6 +297,13 @@ class Update:
                     yield to_device(part.batch.data, engine.device)
                     self._end(part)
                 gathered = engine.gather(among.group, pending=side.pending)
+                look = engine.second_look(gathered, among.group, again=again)
+                result = None
+                while (batch := _sent(look, result)) is not None:
+                    self._losses, self._correct, self._kept, self._checks = [], None, {}, True
+                    yield to_device(batch.data, engine.device)
+                    self._checks = False
+                    result = sum(self._losses[1:], self._losses[0]), self._correct
                 self._share(among, any(shard.metrics["kept"] for shard in gathered.summary.shards))
             if not side.broke:
                 self._completed(step, engine.settle(gathered), first=again == 0)
@@ -320,6 +329,10 @@ class Update:
             correct: number of right answers in this part, for the accuracy in logs and figures.
             scaler: a `torch.amp.GradScaler` that was given to `elastic()`.
         """
+        if self._checks:
+            self._losses.append(loss.detach())
+            self._correct = correct
+            return
         if self._part is None:
             raise Conflict(
                 "update.backward() was called outside of `for … in update`.",
@@ -421,3 +434,11 @@ class Update:
         if first:
             place.updates += 1
             run._side.committed(step, committed, self._section.shards)
+
+
+def _sent(look: Generator[Batch, tuple[Any, Any], None], result: tuple[Any, Any] | None) -> Batch | None:
+    """Return what a generator yields after it got a result, None at its end."""
+    try:
+        return next(look) if result is None else look.send(result)
+    except StopIteration:
+        return None

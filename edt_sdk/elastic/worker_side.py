@@ -37,12 +37,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """Holds what a worker's side works with. `restart` ends this process, so that another one takes its place."""
+    """Holds what a worker's side works with.
+
+    `restart` ends this process, so that another one takes its place. `inexact` returns what the self-check has found.
+    """
 
     member: ParticipantParts
     training: int
     warm_start: Path | None
     restart: Callable[[], None]
+    inexact: Callable[[], str]
 
 
 class WorkerSide:
@@ -134,6 +138,9 @@ class WorkerSide:
         self._parts.member.heartbeat.updates = current.updates
         self._told = committed.pending
         if now.rank == 0 and current.last is not None:
+            if self._parts.inexact() and not self._progress.inexact:
+                self._progress.inexact = self._parts.inexact()
+                self._progress.report(current)
             recorder.commit(current.last.commit_line())
             recorder.metric(current.last.train_line())
             self._progress.advanced(current, current.train.samples)

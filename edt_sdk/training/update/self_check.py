@@ -10,8 +10,9 @@ Only forward passes are needed, except for a step of the user's own, so a check 
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from edt_sdk.training.exchange.header import ShardStats
 from edt_sdk.training.update.user_functions import number_or_none, plain
@@ -51,12 +52,20 @@ class SelfCheck:
 
         `again` returns the loss and the number of correct samples of this worker.
         """
-        loss, correct = _numbers(again())
+        asking = self.asking(update, stats, worker)
+        next(asking)
+        with contextlib.suppress(StopIteration):
+            while True:
+                asking.send(again())
+
+    def asking(self, update: int, stats: ShardStats, worker: int) -> Generator[None, tuple[object, object], None]:
+        """Do as `compare`, for a caller that computes the shard each time this yields, and sends what that gave."""
+        loss, correct = _numbers((yield))
         if _same(loss, stats.loss) and _same(correct, stats.correct):
             return
         # Only now, because the fingerprints take longer than the check.
         before = self._fingerprints()
-        again()
+        yield
         after = self._fingerprints()
         changing = [name for name, mark in after.items() if before.get(name) != mark]
         first = "the loss" if not _same(loss, stats.loss) else "the number of correct samples"

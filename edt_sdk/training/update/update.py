@@ -12,6 +12,7 @@ updates are not part of any state (decision 032). This module never chooses the 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -34,7 +35,7 @@ from edt_sdk.training.exchange.layout import Flat, Layout
 from edt_sdk.training.exchange.reduction_plan import ReductionPlan
 from edt_sdk.training.exchange.strategy import AnyExchange, Exchanges, Vectors
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
-from edt_sdk.training.sampling.seeds import derive, preserved
+from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 from edt_sdk.training.state.pickling import all_optimizers
 from edt_sdk.training.state.preallocation import space_for_state
 from edt_sdk.training.state.several_optimizers import separate
@@ -474,19 +475,58 @@ class UpdateEngine:
 
     def _check_again(self, computed: _Computed, shards: tuple[ShardStats, ...]) -> None:
         """Compute a shard of this update again, while the model is as it was for all of them."""
-        step = computed.step
         chosen = self._self_check.choose(shards, computed.block)
-        (key,) = self._order.keys(step, range(chosen.shard, chosen.shard + 1))
-        seed = derive(self._seed, "train-shard", step.update, chosen.shard)
+        seed = derive(self._seed, "train-shard", computed.step.update, chosen.shard)
 
         def again() -> tuple[object, object]:
-            with preserved(), self._same_buffers():
-                return self._runner.again(computed.loader.take(key), seed=seed)
+            with self._once_more(computed, chosen.shard, seed) as batch:
+                return self._runner.again(batch, seed=seed)
 
         try:
-            self._self_check.compare(step.update, chosen, again, self._worker)
+            self._self_check.compare(computed.step.update, chosen, again, self._worker)
         except Exception as error:  # the user's code may raise anything, and the training itself has not failed
-            log.info("A part of update %d could not be computed again for comparison: %s", step.update + 1, error)
+            log.info(
+                "A part of update %d could not be computed again for comparison: %s", computed.step.update + 1, error
+            )
+        self._say_inexact()
+
+    def second_look(
+        self, gathered: GatheredUpdate, group: Group, *, again: int
+    ) -> Generator[Batch, tuple[object, object], None]:
+        """Yield batches that a loop of one's own computes once more, to compare the loss. It sends (loss, correct).
+
+        Only rank 0 gets one, and only now and then. Gradients, buffers and random states stay as they are.
+        """
+        computed, shards = gathered.computed, gathered.summary.shards
+        update = computed.step.update
+        if group.rank != 0 or self._fast or again or not self._self_check.due(update):
+            return
+        chosen = self._self_check.choose(shards, computed.block)
+        seed = derive(self._seed, "train-shard", update, chosen.shard)
+        asking = self._self_check.asking(update, chosen, self._worker)
+        next(asking)
+        with contextlib.suppress(StopIteration):
+            while True:
+                with self._once_more(computed, chosen.shard, seed) as batch:
+                    result = yield batch
+                asking.send(result)
+        self._say_inexact()
+
+    @contextmanager
+    def _once_more(self, computed: _Computed, shard: int, seed: int) -> Iterator[Batch]:
+        """Have buffers and random states as a shard of this update finds them, in the block."""
+        (key,) = self._order.keys(computed.step, range(shard, shard + 1))
+        with preserved():
+            self._buffers.save()
+            batch = computed.loader.take(key)
+            self._buffers.lend()
+            set_states(seed)
+            try:
+                yield batch
+            finally:
+                self._buffers.restore()
+
+    def _say_inexact(self) -> None:
         if self.inexact:
             log.warning("Not exact: %s", self.inexact)
 

@@ -112,18 +112,19 @@ def test_a_scaler_keeps_one_scale(data: TensorDataset, net: nn.Module) -> None:
 
 def test_steps_over_several_passes_and_early_stops(data: TensorDataset, net: nn.Module) -> None:
     run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
-    seen: list[int] = []
+    samples: list[int] = []
 
     def train(update: edt.Update) -> None:
         for x, y in update:
-            seen.append(len(x))
+            update.keep("samples", len(x))
             update.backward(F.cross_entropy(net(x), y))
         update.step()
+        samples.extend(update.kept("samples"))
 
     for update in run.updates(data, batch=16, shards=2, steps=7):
         train(update)
     assert run.update == 7
-    assert sum(seen) == 2 * SAMPLES + 16
+    assert sum(samples) == 2 * SAMPLES + 16
     for update in islice(run.updates(data, batch=8, shards=2), 2):
         train(update)
     assert run.update == 9
@@ -159,6 +160,37 @@ def test_the_best_weights_are_kept(net: nn.Module, tmp_path: Any, monkeypatch: p
     assert run.save_best(0.3, net, lower=True, name="loss")
     assert not run.save_best(0.31, net, lower=True, name="loss")
     net.load_state_dict(torch.load(tmp_path / "best.pth", weights_only=True))
+
+
+class Annealed(nn.Linear):
+    """Counts its calls in Python, as an annealing of a loss might."""
+
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(x) / self.calls
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["lost", "kept"])
+def test_state_that_the_engine_does_not_know_is_found(
+    data: TensorDataset, kept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    net = nn.Linear(6, 3) if kept else Annealed(6, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    run = edt.elastic(model=net, optimizer=optimizer)
+    seen = 0
+    for update in run.updates(data, batch=12, shards=3, steps=8):
+        for x, y in update:
+            seen += 1
+            update.backward(F.cross_entropy(net(x), y))
+        assert all(parameter.grad is not None for parameter in net.parameters())
+        update.step()
+    # In updates 2, 4 and 8 a part is computed once more, or twice where it differs, and then no more.
+    assert seen == 20 + (3 if kept else 2)
+    found = [record.getMessage() for record in caplog.records if "Not exact" in record.getMessage()]
+    assert bool(found) is not kept
+    assert kept or "model.model.calls" in found[0]
 
 
 class Stream(IterableDataset[int]):
