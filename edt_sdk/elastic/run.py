@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,8 @@ from edt_sdk.training.update.optimizer_step import draws_nothing
 from edt_sdk.training.update.totals import Totals
 from edt_sdk.training.update.update import Committed, ShardPart, UpdateEngine
 from edt_sdk.training.update.user_functions import plain
+
+T = TypeVar("T")
 
 
 class ElasticRun:
@@ -345,9 +347,10 @@ class Update:
         if correct is not None:
             self._correct = plain(correct)
 
-    def keep(self, name: str, value: Any) -> None:
-        """Keep something of this part, which `kept` returns for all parts after the loop."""
+    def keep(self, name: str, value: T) -> T:
+        """Keep something of this part, which `kept` returns for all parts after the loop. Return it as it is."""
         self._kept[name] = value.detach() if isinstance(value, Tensor) else value
+        return value
 
     def kept(self, name: str) -> Any:
         """Return what was kept in all parts, of all workers, in the order of the parts: tensors joined, else a list."""
@@ -376,6 +379,8 @@ class Update:
             parameters = [p for optimizer in stepped for group in optimizer.param_groups for p in group["params"]]
             nn.utils.clip_grad_norm_(parameters, clip)
         for optimizer in stepped:
+            if isinstance(optimizer, torch.optim.SparseAdam):
+                _make_sparse(optimizer)
             step = optimizer.step if scaler is None else lambda o=optimizer: scaler.step(o)
             if draws_nothing(optimizer):
                 step()
@@ -442,3 +447,11 @@ def _sent(look: Generator[Batch, tuple[Any, Any], None], result: tuple[Any, Any]
         return next(look) if result is None else look.send(result)
     except StopIteration:
         return None
+
+
+def _make_sparse(optimizer: Optimizer) -> None:
+    """Give an optimizer for sparse gradients such ones: they were made dense to be summed in a fixed order."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None and parameter.grad.layout is torch.strided:
+                parameter.grad = parameter.grad.to_sparse(1)

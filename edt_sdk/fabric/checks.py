@@ -53,7 +53,8 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidRequest(
             f"optimizer must be an instance of torch.optim.Optimizer, not a {type(optimizer).__name__}.",
-            hint="Put several into one optimizer class of your own, whose step() calls theirs."
+            hint="Keep your own loop with several: edt_sdk.elastic. Or put them into one optimizer class of your own, "
+            "whose step() calls theirs."
             if isinstance(optimizer, list | tuple | dict)
             else "For example torch.optim.SGD(model.parameters(), lr=0.1).",
             field="optimizer",

@@ -84,7 +84,8 @@ def check_trains(spec: JobSpec, files: Iterable[SourceFile]) -> None:
         )
     raise Unprocessable(
         f"{spec.main} never calls FabricModel(...).train(...), which the framework edtPyTorch runs.",
-        hint='To run the script as it is: framework="PyTorch" (in a shell: --framework PyTorch).',
+        hint='To run the script as it is: framework="PyTorch" (in a shell: --framework PyTorch). To make its own loop '
+        "elastic: import edt_sdk.elastic, see docs/guide/your-loop.md.",
         field="framework",
     )
 

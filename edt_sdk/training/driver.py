@@ -22,7 +22,8 @@ from edt_sdk.training.user import explanation
 
 NEVER_TRAINED = (
     "{main} ended without calling FabricModel(...).train(...). "
-    "Build a FabricModel in the main script and call its train() method; that is what the workers run. "
+    "Build a FabricModel in the main script and call its train() method, which is what the workers run. "
+    "Or keep your own loop with edt_sdk.elastic. "
     'To run the script as it is, submit it with framework="PyTorch" (in a shell: --framework PyTorch).'
 )
 

@@ -27,6 +27,7 @@ from edt_sdk.training.update.update import UpdateEngine
 from edt_sdk.training.user import payload
 from edt_sdk.training.user.hooks import Hooks
 from tests.server.supervisor.test_elastic_agents import noted, running, slots
+from tests.training.elastic import programs as own_loops
 from tests.training.numeric_job import CPU, one_update, steps_of
 from tests.training.update.test_self_check import (
     RIGHT,
@@ -248,6 +249,7 @@ def test_an_average_in_a_callback_and_a_second_training_go_on(tmp_path: Path) ->
 def table() -> dict[str, str]:
     """Each program of this file, and the word for what happens to it."""
     words = dict.fromkeys(RIGHT, "trains right") | dict.fromkeys(WRONG, "found")
+    words |= {name.replace("_", " "): "trains right" for name in own_loops.PROGRAMS}  # elastic/test_own_programs.py
     words |= dict.fromkeys(["a second train()", "an EMA in a user_callback"], "trains right")
     return words | dict.fromkeys(SAID, "said") | dict.fromkeys(REFUSED, "refused") | dict.fromkeys(HELD, "held")
 

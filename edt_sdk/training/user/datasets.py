@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch.utils.data import DataLoader
+
 from edt_sdk.schemas.errors import Unprocessable
 
 
@@ -56,8 +58,10 @@ def _checked(result: Any) -> tuple[Any, Any | None]:
         if not (hasattr(type(dataset), "__len__") and hasattr(type(dataset), "__getitem__")):
             raise Unprocessable(
                 f"The {name} set is {_described(dataset)}, which has no __len__ and __getitem__.",
-                hint="Give a map-style data set: the engine decides the order of samples, so it needs to reach each by "
-                "its index. Wrap an iterable one in a list.",
+                hint="Give its data set: the engine makes the batches, by batch_size and fn_batch_collate."
+                if isinstance(dataset, DataLoader)
+                else "Give a map-style data set: the engine decides the order of samples, so it needs to reach each by "
+                "its index. A stream of single samples that fits into memory can be read into a list.",
             )
     if len(train) == 0:
         raise Unprocessable("The training set is empty.", hint="len(train) is 0: look at the path it reads from.")

@@ -46,9 +46,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 
 @contextmanager
-def job_of(script: str, shards: int, *, memory: bool = False) -> Iterator[StandIn]:
+def job_of(script: str, shards: int, *, memory: bool = False, args: tuple[str, ...] = ()) -> Iterator[StandIn]:
     with StandIn(memory=memory) as job:
-        job.job = msgspec.structs.replace(job.job, args=(str(job.root),))
+        job.job = msgspec.structs.replace(job.job, args=(str(job.root), *args))
         (job.code / "main.py").write_text((HERE / script).read_text())
         payload.write(job.paths.payload(0), payload.dump({SCRIPT: {"shards": shards}}, []))
         yield job
