@@ -13,5 +13,6 @@ from __future__ import annotations
 
 from edt_sdk.elastic.begin import elastic
 from edt_sdk.elastic.run import ElasticRun, Update
+from edt_sdk.elastic.stream import Stream, stream
 
-__all__ = ["ElasticRun", "Update", "elastic"]
+__all__ = ["ElasticRun", "Stream", "Update", "elastic", "stream"]

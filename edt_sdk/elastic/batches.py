@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import Sampler, WeightedRandomSampler
 
+from edt_sdk.elastic.stream import FileByFile
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import DEFAULT_SHARDS
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
@@ -83,7 +84,10 @@ class SampledOrder(Order):
                 set_states(derive(self.seed, "sampler", epoch))
                 if hasattr(self._sampler, "set_epoch"):
                     self._sampler.set_epoch(epoch)
-                drawn = np.fromiter((int(index) for index in self._sampler), dtype=np.int64)
+                if isinstance(self._sampler, FileByFile):
+                    drawn = self._sampler.drawn()
+                else:
+                    drawn = np.fromiter((int(index) for index in self._sampler), dtype=np.int64)
             if len(drawn) != self.samples:
                 raise Unprocessable(
                     f"The sampler gave {len(drawn)} samples, and its length is {self.samples}.",
@@ -116,6 +120,8 @@ class Sections:
         """Return the updates of a pass over a data set, or `steps` of them. Arguments as for `ElasticRun.updates`."""
         _check_dataset(dataset)
         _at_least_one("batch", batch)
+        if sampler is None:
+            sampler = getattr(dataset, "sampler", None)  # of a `stream`
         count = _at_least_one("shards", shards if shards is not None else min(DEFAULT_SHARDS, batch))
         if batch < count:
             raise InvalidRequest(
@@ -170,7 +176,7 @@ def _check_dataset(dataset: Any) -> None:
     if isinstance(dataset, torch.utils.data.DataLoader):
         hint = "Give its data set, and batch=, sampler=, collate= and loader_workers= as it has them."
     elif isinstance(dataset, Iterable):
-        hint = "Samples that come one after the other cannot be divided among workers: read them into a list."
+        hint = "Samples of files are divided by edt.stream(files, decode). Others can be read into a list."
     raise InvalidRequest(f"A {what} cannot be divided among workers.", hint=hint, field="dataset")
 
 
