@@ -1,4 +1,4 @@
-"""Say where a script is: how many calls of the engine it has made, and what a worker that joins needs to get there.
+"""Mark where a script is: how many calls of the engine it has made, and what a worker that joins needs to get there.
 
 Each step that members do together is a call: the beginning of an epoch, a pass over an update's batch, an evaluation.
 All members make the same calls in the same order, so their number is the position of a member. A worker that joins runs

@@ -1,4 +1,4 @@
-"""Say where a script runs: alone, as the driver of a job, or as one of its workers.
+"""Tell apart where a script runs: alone, as the driver of a job, or as one of its workers.
 
 `Side` is what a run asks: with which members to make its next call, and what to do with the result. `Alone` is a plain
 process without a job.
@@ -23,7 +23,7 @@ from edt_sdk.training.update.update import Committed
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """Says among which members a call is made."""
+    """Names the members that make a call."""
 
     group: Group
     rank: int

@@ -24,7 +24,7 @@ from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import UpdateEngine
 
 SCRIPT = "script"
-"""Names the part of a payload that says that workers run the job's script."""
+"""Names the part of a payload by which workers know that they run the job's script."""
 
 _current: ScriptWorker | None = None
 
