@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 Send = Callable[[wire.FilePart | wire.Gone, bytes], bool]
 """Sends a message and the bytes behind it. Returns False while there is no connection."""
 INTERVAL = 0.25
+_REFUSED = 0.05
 # A look takes at most this share of the time: a job with very many files is looked at less often.
 _SHARE = 0.05
 # A file that was changed this recently may change again within one tick of the file system's clock.
@@ -273,8 +274,12 @@ class Spool:
             raise AttemptRefused(self.refused)
         file.open += 1
         self._open[path] = file
-        if not file.lost and self.connected.is_set() and self.send(message, data):
-            return True
+        while not file.lost and self.connected.is_set():
+            if self.send(message, data):
+                return True
+            # The connection takes nothing more just now. The parts before this one are still to be answered, so this
+            # one waits, too, until it can be sent or all of them are lost.
+            await asyncio.sleep(_REFUSED)
         self._open.pop(path, None)
         self._give_up(path, file)
         return False

@@ -36,6 +36,7 @@ def small(monkeypatch):
     monkeypatch.setattr(wire, "PART", 64)
     monkeypatch.setattr(module, "_MARK", 16)
     monkeypatch.setattr(module, "INTERVAL", 0.0)
+    monkeypatch.setattr(module, "_REFUSED", 0.0)
     monkeypatch.setattr(module, "_SHARE", 1e9)
     monkeypatch.setattr(module.asyncio, "to_thread", here)
 
@@ -433,6 +434,28 @@ async def test_a_connection_that_is_back_at_once_gets_the_file_from_its_beginnin
     await turns(50)
     link.cut()
     link.connected.set()
+    await link.flushed()
+    assert content(link.there) == content(link.here)
+    await link.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_message_that_is_refused_while_the_connection_lives_leaves_no_part_uncounted(tmp_path, seed):
+    story = random.Random(seed)
+
+    class Refusing(Link):
+        def send(self, message, data):
+            return story.random() > 0.2 and super().send(message, data)
+
+        def answer(self):
+            if story.random() < 0.1:
+                super().answer()
+
+    link = Refusing(tmp_path)
+    for number in range(6):
+        path = link.here.paths.data_dir / f"{RESULTS}/file-{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(story.randbytes(story.randrange(400)))
     await link.flushed()
     assert content(link.there) == content(link.here)
     await link.close()
