@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import Sampler, WeightedRandomSampler
 
-from edt_sdk.elastic.stream import FileByFile
+from edt_sdk.elastic.stream import FileByFile, Stream
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import DEFAULT_SHARDS
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
@@ -120,8 +120,8 @@ class Sections:
         """Return the updates of a pass over a data set, or `steps` of them. Arguments as for `ElasticRun.updates`."""
         _check_dataset(dataset)
         _at_least_one("batch", batch)
-        if sampler is None:
-            sampler = getattr(dataset, "sampler", None)  # of a `stream`
+        if sampler is None and isinstance(dataset, Stream):
+            sampler = dataset.sampler
         count = _at_least_one("shards", shards if shards is not None else min(DEFAULT_SHARDS, batch))
         if batch < count:
             raise InvalidRequest(

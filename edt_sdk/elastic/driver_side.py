@@ -10,8 +10,6 @@ from edt_sdk.schemas.wire.link import TrainRequest
 from edt_sdk.training.calls.following import follow
 from edt_sdk.training.calls.session import Session
 from edt_sdk.training.member.script_worker import SCRIPT
-from edt_sdk.training.sampling.order import TrainStep
-from edt_sdk.training.update.update import Committed
 from edt_sdk.training.user import payload
 from edt_sdk.training.user.logging_hooks import DriverLoggers
 from edt_sdk.training.user.progress_lines import ProgressLines
@@ -38,7 +36,3 @@ class DriverSide(Alone):
         lines = ProgressLines(max(1, epochs)) if self._own.job.quiet else None
         follow(self._own, 0, DriverLoggers(None, None, lines), max(1, epochs))
         raise SystemExit(0)
-
-    def committed(self, step: TrainStep, committed: Committed, shards: int) -> None:
-        """Raise: a driver has no updates."""
-        raise AssertionError("a driver has no updates")

@@ -218,7 +218,7 @@ class ElasticRun:
             return False
         best[name] = float(score)
         if self._side.target is None and self.first:
-            model_files.save_weights(self._folder / f"{name}.pth", model or self._things.main)
+            model_files.save_weights(self._folder / f"{name}.pth", self._things.main if model is None else model)
         return True
 
     def _plan(self, section: Section, index: int, block: range, among: Among) -> None:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import os
+import stat
 import tarfile
 import tempfile
 from collections import OrderedDict
@@ -25,7 +27,10 @@ import numpy as np
 from torch.utils.data import Dataset, Sampler
 
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
+from edt_sdk.training.checkpoints import durable
 from edt_sdk.training.sampling.permutation import Indices
+
+log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 24
 _OPEN_FILES = 8
@@ -131,23 +136,31 @@ def _index(path: Path) -> Indices:
     try:
         status = path.stat()
         name = hashlib.sha256(f"{path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:32]
-        kept = Path(tempfile.gettempdir()) / f"edt-streams-{os.getuid()}" / f"{name}.npy"
-        if kept.exists():
-            found: Indices = np.load(kept)
-            return found
+        folder = _own_folder()
+        if folder is not None and (folder / f"{name}.npy").exists():
+            known: Indices = np.load(folder / f"{name}.npy")
+            return known
         found = _of_tar(path) if _is_tar(path) else _of_lines(path)
     except (OSError, tarfile.TarError) as error:
         raise Unprocessable(f"The file {path} of a stream cannot be read: {error}", field="files") from error
-    _keep(kept, found)
+    if folder is not None:
+        try:
+            durable.write(folder / f"{name}.npy", lambda file: np.save(file, found))
+        except OSError as error:  # a full disk, for example: each process then looks through the file itself
+            log.info("Where the samples of %s begin could not be kept: %s", path, error)
     return found
 
 
-def _keep(place: Path, offsets: Indices) -> None:
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(dir=place.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        np.save(file, offsets)
-    os.replace(beside, place)
+def _own_folder() -> Path | None:
+    """Return the folder where this account keeps its indices, None where another account has taken its name."""
+    folder = Path(tempfile.gettempdir()) / f"edt-streams-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError:
+        return None
+    private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    return folder if private else None
 
 
 def _of_lines(path: Path) -> Indices:

@@ -49,7 +49,8 @@ class Things:
             )
         self.model = _together(modules)
         self.optimizer = SeveralOptimizers(list(self.optimizers.values()))
-        self.main = modules.get("model") or (next(iter(modules.values())) if len(modules) == 1 else self.model)
+        # By their number and not their truth, which a module may define by its length.
+        self.main = modules.get("model", next(iter(modules.values())) if len(modules) == 1 else self.model)
         _check_owners(self.model, self.optimizers)
 
     def states(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ group and waits for a newer generation. Either way the members of the next gener
 members below the highest position receive the state of a member that has reached it (`membership.handover`).
 
 To enter a generation takes two calls: `meet` builds the group and exchanges the positions, `arrive` moves the state. In
-between, a script gets to the place of the others (`edt_sdk.training.script`). See docs/decisions/010.
+between, a script gets to the place of the others (`edt_sdk.elastic`). See docs/decisions/010.
 """
 
 from __future__ import annotations

@@ -91,6 +91,23 @@ def test_a_mean_over_something_else_than_samples(data: TensorDataset, net: nn.Mo
     assert difference(net, plain, before) < 1e-5
 
 
+def test_a_weight_may_be_given_for_some_parts_only(data: TensorDataset, net: nn.Module) -> None:
+    """Parts without one weigh by their samples, in the same unit."""
+    plain, before = copy.deepcopy(net), copy.deepcopy(net)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    for x, y in in_order(data, 16, 2):
+        optimizer.zero_grad()
+        F.cross_entropy(plain(x), y).backward()
+        optimizer.step()
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+    for _ in run.epochs(2):
+        for update in run.updates(data, batch=16, shards=4):
+            for number, (x, y) in enumerate(update):
+                update.backward(F.cross_entropy(net(x), y), weight=len(x) if number % 2 else None)
+            update.step()
+    assert difference(net, plain, before) < 1e-5
+
+
 def test_a_scaler_keeps_one_scale(data: TensorDataset, net: nn.Module) -> None:
     plain, before = copy.deepcopy(net), copy.deepcopy(net)
     optimizer, scaler = torch.optim.SGD(plain.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=2.0**40)

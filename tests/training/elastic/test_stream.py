@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
 import tarfile
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 import edt_sdk.elastic as edt
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
@@ -49,6 +51,35 @@ def test_lines_by_their_numbers(lines: list[Path]) -> None:
     again = edt.stream(lines, whole)
     loaded = list(DataLoader(again, batch_size=None, shuffle=False, num_workers=2, multiprocessing_context="fork"))
     assert [tuple(each) for each in loaded] == expected
+
+
+@pytest.mark.parametrize("spoil", ["a folder that others may write to", "a file of that name"])
+def test_an_index_is_kept_only_where_this_account_alone_writes(
+    lines: list[Path], spoil: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = tmp_path / f"edt-streams-{os.getuid()}"
+    assert len(edt.stream(lines)) == 45
+    (kept, *_) = folder.iterdir()
+    assert kept.suffix == ".npy"
+    if spoil.startswith("a folder"):
+        for path in folder.iterdir():
+            np.save(path, np.zeros(3, np.int64))
+        folder.chmod(0o777)
+    else:
+        shutil.rmtree(folder)
+        folder.touch()
+    assert [edt.stream(lines, whole)[index] for index in (0, 44)] == [(0, 0), (4, 10)]
+
+
+def test_a_data_set_with_a_sampler_of_its_own_is_no_stream(lines: list[Path]) -> None:
+    data = TensorDataset(torch.arange(8.0)[:, None])
+    data.sampler = [0] * 8
+    net = nn.Linear(1, 1)
+    run = edt.elastic(model=net, opt=torch.optim.SGD(net.parameters(), lr=0.01))
+    update = next(run.updates(data, batch=8, shards=1, steps=1))
+    (x,) = next(iter(update))
+    assert sorted(x.flatten().tolist()) == list(range(8))
 
 
 def test_a_file_that_has_changed_is_looked_at_again(lines: list[Path]) -> None:

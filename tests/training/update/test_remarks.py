@@ -5,7 +5,7 @@ from torch import nn
 
 from edt_sdk.training.exchange.layout import Layout
 from edt_sdk.training.sampling.order import Order
-from edt_sdk.training.update.update import label_remarks, remarks
+from edt_sdk.training.update.remarks import label_remarks, remarks
 
 
 def test_parameters_that_nobody_trains_are_named():
