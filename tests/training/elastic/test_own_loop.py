@@ -69,6 +69,24 @@ def let_go(job: StandIn, epoch: int) -> None:
     (job.root / f"hold-{epoch}").unlink()
 
 
+def lose(job: StandIn, number: int, gone: int, *left: int, at: int) -> None:
+    """Kill a worker while the script is held there, and let the others go on as generation `number`."""
+    job.kill(gone)
+    let_go(job, at)
+    for worker in left:
+        job.expect(f"w{worker}", wire.Broken)
+    job.generation(number, *left)
+    job.joined(number)
+
+
+def ended(job: StandIn, *workers: int) -> int:
+    """Wait for the end of the training, which the first of these workers reports. Return its updates."""
+    updates: int = job.expect(f"w{workers[0]}", wire.Trained).updates
+    for worker in workers:
+        assert job.exit_code(f"w{worker}") == 0, job.children[f"w{worker}"].text
+    return updates
+
+
 def check(job: StandIn, alone: list[Any]) -> None:
     assert without_pids(notes(job.root)) == alone
     commits = [json.loads(line) for line in job.paths.commits(0).read_text().splitlines()]
@@ -84,8 +102,7 @@ def check(job: StandIn, alone: list[Any]) -> None:
 def test_one_worker_ends_with_the_bits_of_a_plain_process(job: StandIn, alone: list[Any]) -> None:
     job.prepare(0)
     job.generation(1, 0)
-    assert job.expect("w0", wire.Trained).updates == UPDATES
-    assert job.exit_code("w0") == 0, job.children["w0"].text
+    assert ended(job, 0) == UPDATES
     check(job, alone)
 
 
@@ -103,9 +120,7 @@ def test_workers_that_come_and_go_end_with_the_same_bits(job: StandIn, alone: li
     assert job.expect("w0", wire.Left).generation == 3
     assert job.exit_code("w0") == 0, job.children["w0"].text
     job.joined(3)
-    assert job.expect("w1", wire.Trained).updates == UPDATES
-    for name in ("w1", "w2"):
-        assert job.exit_code(name) == 0, job.children[name].text
+    assert ended(job, 1, 2) == UPDATES
     check(job, alone)
 
 
@@ -115,15 +130,8 @@ def test_a_killed_worker_costs_no_update(job: StandIn, alone: list[Any]) -> None
     job.generation(1, 0, 1, 2)
     job.joined(1)
     until(lambda: (job.root / "notes").exists() and any(n[1:3] == ["begin", 2] for n in notes(job.root)), "epoch 2")
-    job.kill(1)
-    let_go(job, 2)
-    for worker in (0, 2):
-        job.expect(f"w{worker}", wire.Broken)
-    job.generation(2, 0, 2)
-    job.joined(2)
-    job.expect("w0", wire.Trained)
-    for name in ("w0", "w2"):
-        assert job.exit_code(name) == 0, job.children[name].text
+    lose(job, 2, 1, 0, 2, at=2)
+    ended(job, 0, 2)
     check(job, alone)
 
 
@@ -148,15 +156,8 @@ def test_networks_in_turn_samples_by_weight_and_shared_results(tmp_path: Path) -
         let_go(job, 1)
         job.joined(2)
         reached(job, "begin", 2)
-        job.kill(0)
-        let_go(job, 2)
-        for worker in (1, 2):
-            job.expect(f"w{worker}", wire.Broken)
-        job.generation(3, 1, 2)
-        job.joined(3)
-        job.expect("w1", wire.Trained)
-        for name in ("w1", "w2"):
-            assert job.exit_code(name) == 0, job.children[name].text
+        lose(job, 3, 0, 1, 2, at=2)
+        ended(job, 1, 2)
         assert without_pids(notes(job.root)) == told
 
 
@@ -170,9 +171,7 @@ def test_where_all_workers_die_the_next_go_on_from_the_newest_state(alone: list[
         let_go(job, 3)
         job.prepare(2, 3)
         job.generation(2, 2, 3)
-        job.expect("w2", wire.Trained)
-        for name in ("w2", "w3"):
-            assert job.exit_code(name) == 0, job.children[name].text
+        ended(job, 2, 3)
         assert "going on after update" in job.children["w2"].text
         told = without_pids(notes(job.root))
         assert [note for note in told if note[0] == "end"] == [note for note in alone if note[0] == "end"]
@@ -192,8 +191,7 @@ def test_a_job_suspended_goes_on_where_it_was(job: StandIn, alone: list[Any]) ->
         assert job.exit_code(name) == 0, job.children[name].text
     job.prepare(2)
     job.generation(3, 2)
-    job.expect("w2", wire.Trained)
-    assert job.exit_code("w2") == 0, job.children["w2"].text
+    ended(job, 2)
     # The epoch during which it was suspended begins twice, with the state that it has there.
     told = [note for note in without_pids(notes(job.root)) if note[0] != "begin"]
     assert told == [note for note in alone if note[0] != "begin"]

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from edt_sdk.schemas.wire import link as wire
 from tests.training.elastic import programs
-from tests.training.elastic.test_own_loop import job_of
+from tests.training.elastic.test_own_loop import ended, hold, job_of, let_go, lose
 from tests.waiting import until
 
 # One of each kind in `make test`: several models, what is kept of a batch, and what one worker makes for all.
@@ -26,14 +25,14 @@ def flat(models: tuple[nn.Module, ...]) -> torch.Tensor:
     return torch.cat([tensor.flatten().double() for model in models for tensor in model.state_dict().values()])
 
 
-def ended(name: str, *, plain: bool) -> tuple[nn.Module, ...]:
+def result(name: str, *, plain: bool) -> tuple[nn.Module, ...]:
     *_, models = programs.begin(name, plain=plain)
     return models
 
 
 @pytest.mark.parametrize("name", [each.__name__ for each in programs.EQUAL])
 def test_a_loop_of_its_own_is_the_plain_loop(name: str) -> None:
-    plain, ours = flat(ended(name, plain=True)), flat(ended(name, plain=False))
+    plain, ours = flat(result(name, plain=True)), flat(result(name, plain=False))
     assert float((plain - ours).norm() / plain.norm()) < 1e-5
 
 
@@ -42,8 +41,7 @@ def test_one_three_and_two_workers_with_a_death_have_one_hash(name: str, tmp_pat
     programs.main(tmp_path, name)
     (alone,) = (path.read_text() for path in tmp_path.glob("end-*"))
     with job_of("programs.py", programs.SHARDS, args=(name,)) as job:
-        for number in (3, 8):
-            (job.root / f"hold-{number}").touch()
+        hold(job, 3, 8)
 
         def at(number: int) -> bool:
             path = job.root / f"at-{job.children['w0'].process.pid}"
@@ -54,17 +52,10 @@ def test_one_three_and_two_workers_with_a_death_have_one_hash(name: str, tmp_pat
         until(lambda: at(3), "update 3")
         job.prepare(1, 2)
         job.generation(2, 0, 1, 2)
-        (job.root / "hold-3").unlink()
+        let_go(job, 3)
         job.joined(2)
         until(lambda: at(8), "update 8")
-        job.kill(1)
-        (job.root / "hold-8").unlink()
-        for worker in (0, 2):
-            job.expect(f"w{worker}", wire.Broken)
-        job.generation(3, 0, 2)
-        job.joined(3)
-        job.expect("w0", wire.Trained)
-        for worker in ("w0", "w2"):
-            assert job.exit_code(worker) == 0, job.children[worker].text
+        lose(job, 3, 1, 0, 2, at=8)
+        ended(job, 0, 2)
         found = {path.read_text() for path in job.root.glob("end-*")}
     assert found == {alone}

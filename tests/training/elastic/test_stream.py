@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import edt_sdk.elastic as edt
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.wire import link as wire
-from tests.training.elastic.test_own_loop import job_of
+from tests.training.elastic.test_own_loop import ended, hold, job_of, let_go, lose
 from tests.waiting import until
 
 
@@ -146,8 +146,7 @@ def test_a_million_samples_in_200_files_with_a_death_and_changes_of_size() -> No
         for part in range(200):
             numbers = range(part * 5000, (part + 1) * 5000)
             (job.root / f"part-{part}.txt").write_text("".join(f"{number}\n" for number in numbers))
-        for number in (20, 60, 130):
-            (job.root / f"hold-{number}").touch()
+        hold(job, 20, 60, 130)
 
         def at(worker: int, number: int) -> bool:
             path = job.root / f"at-{job.children[f'w{worker}'].process.pid}"
@@ -158,21 +157,15 @@ def test_a_million_samples_in_200_files_with_a_death_and_changes_of_size() -> No
         until(lambda: at(0, 20), "update 20")
         job.prepare(1, 2)
         job.generation(2, 0, 1, 2)
-        (job.root / "hold-20").unlink()
+        let_go(job, 20)
         job.joined(2)
         until(lambda: at(0, 60), "update 60")
-        job.kill(0)
-        (job.root / "hold-60").unlink()
-        for worker in (1, 2):
-            job.expect(f"w{worker}", wire.Broken)
-        job.generation(3, 1, 2)
-        job.joined(3)
+        lose(job, 3, 0, 1, 2, at=60)
         until(lambda: at(1, 130), "update 130")
         job.generation(4, 2)
-        (job.root / "hold-130").unlink()
+        let_go(job, 130)
         assert job.expect("w1", wire.Left).generation == 4
-        assert job.expect("w2", wire.Trained).updates == 200
-        assert job.exit_code("w2") == 0, job.children["w2"].text
+        assert ended(job, 2) == 200
         seen = np.zeros((2, 1_000_000), np.int64)
         for line in job.paths.commits(0).read_text().splitlines():
             commit = json.loads(line)
