@@ -9,6 +9,7 @@ the end the world comes to rest, with everybody who may train training, or with 
 
 from collections import deque
 
+import msgspec
 from hypothesis import strategies as st
 
 from edt_sdk.schemas.wire import control, link
@@ -157,7 +158,8 @@ class World(WorldOfSlots, WorldOfWorkers):
 
     def check_generation(self, message):
         members = tuple(member.worker for member in message.members)
-        if message == self.generation:
+        if message == self.generation or self.adds_losses(message):
+            self.generation = message
             return
         before = ()
         if self.generation is not None and self.generation.training == message.training:
@@ -180,6 +182,17 @@ class World(WorldOfSlots, WorldOfWorkers):
         assert len(members) <= SHARDS
         self.to_leave = ((self.to_leave | set(before)) - set(members)) & alive
         self.generation, self.to_join, self.broke = message, set(members), False
+
+    def adds_losses(self, message):
+        """The newest generation once more, because a worker that those still to join may wait for is gone."""
+        if self.generation is None or msgspec.structs.replace(self.generation, gone=message.gone) != message:
+            return False
+        told = len(self.generation.gone)
+        assert message.gone[:told] == self.generation.gone
+        members = {member.worker for member in message.members}
+        assert not set(message.gone[told:]) & (set(self.workers) | members), "gone, and still here or a member"
+        assert self.to_join, "everybody has joined"
+        return True
 
     # --- what may happen next
 

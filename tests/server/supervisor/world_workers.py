@@ -89,7 +89,7 @@ class WorldOfWorkers:
             process.group = generation.number
             present = {other.worker for other in self.workers.values() if not other.lost}
             process.torn = any(member.worker not in present for member in generation.members)
-            if generation is self.generation:
+            if (generation.training, generation.number) == (self.generation.training, self.generation.number):
                 self.to_join.discard(worker)
             self.feed(
                 Received(worker, link.Joined(worker=worker, generation=generation.number, update=self.committed)),
