@@ -36,7 +36,7 @@ from edt_jupyter.http.remote import Remote
 from edt_sdk.schemas.errors import EdtError, ServerUnreachable
 from edt_sdk.schemas.job import DEFAULT_INSTANCE_GROUP, JobState
 from edt_sdk.schemas.plan import DEFAULT_RESOURCE_GROUP
-from edt_sdk.schemas.wire.control import SAME
+from edt_sdk.schemas.wire.control import HOST_SILENT, SAME
 from edt_server.fleet import interface_of
 from edt_server.leadership import MANY_HOSTS, ONE_HOST, LeaderElection, shared_secret
 from edt_server.service import Service, configured_plan, open_service, owner_name
@@ -101,6 +101,12 @@ class EdtApp(ExtensionApp):
         Unicode(),
         help="Addresses with port at which such machines reach this one, such as ['train.example.org:8790']. Default: "
         "that of `fleet_listen`, or this machine's name and addresses.",
+    ).tag(config=True)
+    host_silent = Float(
+        HOST_SILENT,
+        min=1.0,
+        help="Seconds without a word after which a machine gets no new jobs, and others go on without it. After 2.5 "
+        "times as many it is lost. 2 is enough in a local network that loses no packets.",
     ).tag(config=True)
     host_dataset_bytes = Int(
         2 << 30,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from edt_sdk.schemas.plan import Plan
-from edt_sdk.schemas.wire.control import ACCOUNT, Isolation
+from edt_sdk.schemas.wire.control import ACCOUNT, HOST_SILENT, Isolation
 from edt_server.store import sqlite_url
 from edt_server.system.detached import inherited
 from edt_server.system.isolation import AccountOf, account_of
@@ -30,6 +30,7 @@ class Settings:
         local_hosts: named hosts that this machine is divided into, with their slots. Empty for the machine itself.
         fleet_listen: address and port at which machines join as hosts, such as "0.0.0.0:8790". "" for none.
         fleet_addresses: addresses with port that such machines dial, "" for those of `fleet_listen`.
+        host_silent: seconds without a word after which a host is doubtful. After 2.5 times as many it is lost.
         host_dataset_bytes: most bytes of a data set that are sent to hosts with files of their own.
         providers: engines that machines are asked of, with their settings, see `service.elastic_hosts`.
         threads_per_slot: threads a worker computes with, 0 for cores ÷ slots.
@@ -63,6 +64,7 @@ class Settings:
     local_hosts: Mapping[str, int] = field(default_factory=dict)
     fleet_listen: str = ""
     fleet_addresses: Sequence[str] = ()
+    host_silent: float = HOST_SILENT
     host_dataset_bytes: int = 2 << 30
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     threads_per_slot: int = 0

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from nbclient import NotebookClient
 
 from edt_sdk import Job
+from edt_sdk.schemas.hosts import HostState
 from edt_sdk.testing import LocalServer
 from tests.e2e.fleet import committed, home_of
 from tests.e2e.gates import Gates
@@ -57,8 +59,13 @@ def jobs(ray: RayNodes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jo
 
 @pytest.fixture(scope="module")
 def alone(jobs: Jobs) -> Job:
-    """The same training on one worker."""
-    return jobs.submit("cnn.py", *ARGUMENTS, max_workers=1).wait(300)
+    """The same training on one worker, the first one that needs a machine."""
+    job = jobs.submit("cnn.py", *ARGUMENTS, max_workers=1)
+    until(lambda: any(host.state is HostState.STARTING for host in jobs.client.hosts()), "a machine that is asked for")
+    asked = time.monotonic()
+    until(lambda: jobs.client.cluster()["slots"], "its slot")
+    print(f"{time.monotonic() - asked:.1f} s from the wish for a machine to its slot")
+    return job.wait(300)
 
 
 def on_both_nodes(jobs: Jobs, gates: Gates) -> Job:

@@ -17,6 +17,8 @@ from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
 # Raised only for a change that old supervisors cannot read. A supervisor with another number is refused.
 PROTOCOL = 1
 # The kinds of `Isolation`.
+# Seconds without a word after which a host counts as silent, where the server does not say otherwise.
+HOST_SILENT = 6.0
 SAME, SANDBOX, ACCOUNT = "same", "sandbox", "account"
 
 
@@ -93,6 +95,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
             has to be on the supervisor's host.
         kind: of the host that the job began on, "" where that is not known.
         portable: whether the job began as a portable one.
+        host_silent: seconds without a word after which another host counts as silent.
     """
 
     job_id: str
@@ -121,6 +124,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     spreads: bool = False
     kind: str = ""
     portable: bool = False
+    host_silent: float = HOST_SILENT
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,8 +45,6 @@ from edt_server.system.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 
-# Seconds without a message of the supervisor, which sends two a second. For a supervisor that cannot be seen from here.
-LEASE = 15.0
 # Workers that lost their supervisor finish an update and write a checkpoint.
 LAST_PATIENCE = 60.0
 _POLL = 0.05
@@ -72,6 +70,7 @@ class Outpost:
         self._supervisor = order.supervisor
         self._umask = umask
         self._patience = max(orders.hang_timeout, LAST_PATIENCE)
+        self._lease = 2.5 * orders.host_silent  # as that of a host, which the supervisor's is
         memory_dir = memory_folder(orders.job_id, host=host_mark(host, self._runtime_dir.parent))
         link = self._runtime_dir / f"link.{order.number}"
         self._sandbox = None if orders.isolation.kind == SAME else JobSandbox(orders, memory_dir, host)
@@ -243,7 +242,8 @@ class Outpost:
         if visible(self._supervisor):
             await ended(self._supervisor)
             return
-        while time.monotonic() - self._heard < LEASE:  # noqa: ASYNC110
+        # The supervisor sends two messages a second.
+        while time.monotonic() - self._heard < self._lease:  # noqa: ASYNC110
             await asyncio.sleep(1.0)
 
     def _end_waits(self) -> None:

@@ -69,6 +69,7 @@ def orders_of(
         standbys=settings.standby_workers,
         isolation=settings.isolation_of(row.owner),
         interface=settings.worker_interface,
+        host_silent=settings.host_silent,
         spreads=fleet is not None and fleet.spreads,
         kind="" if fleet is None else (before and before.kind) or fleet.kind_of(host, portable=portable),
         portable=portable if before is None else before.portable,

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 from edt_sdk.schemas.errors import EdtError
 from edt_sdk.schemas.hosts import HostState, HostView
 from edt_sdk.schemas.wire import agent as wire
-from edt_sdk.schemas.wire.control import ProcessIdentity
+from edt_sdk.schemas.wire.control import HOST_SILENT, ProcessIdentity
 from edt_server.fleet.registry import MACHINE_ITSELF, HostRecord
 
-# Seconds without a word after which a host is doubtful, and after which it is lost.
-SILENT, LOST = 6.0, 15.0
+# Seconds without a word after which a host is doubtful, and after which it is lost. The first is a setting, and the
+# second and the time between beats change with it.
+SILENT, LOST = HOST_SILENT, 15.0
 # The latter where no host is heard at all. Then the server is cut off, and its hosts reach each other.
 LOST_ALL = 600.0
 BEAT = 2.0
@@ -53,6 +54,7 @@ class HostConnection:
     """A host: its record, and how it stands now. Times are of the monotonic clock, `since` is of the day.
 
     Attributes:
+        silent: seconds without a word after which it is doubtful.
         peer: where to answer, None while its agent is not connected.
         hello: the agent's last one.
         heard: when something came from it.
@@ -73,6 +75,7 @@ class HostConnection:
 
     record: HostRecord
     since: float
+    silent: float = SILENT
     heard: float = field(default_factory=time.monotonic)
     excused: float = 0.0
     peer: bytes | None = None
@@ -118,10 +121,21 @@ class HostConnection:
         """Return why the host is lost, "" while it is not."""
         if not self.record.up:
             return ""
-        if self.closed is not None and time.monotonic() - self.closed > BACK and self.closed - self.heard < 2 * BEAT:
-            # It had been heard a moment before. ZeroMQ closes the connection of a silent host too, after 5 s.
+        just_heard = self.closed is not None and self.closed - self.heard < 2 * self.beats
+        if self.closed is not None and just_heard and time.monotonic() - self.closed > BACK:
+            # ZeroMQ closes the connection of a silent host too, later (`Conversation`).
             return "Its agent has ended."
-        return f"It has been silent for {LOST:.0f} s." if self.age() - self.excused > LOST else ""
+        return f"It has been silent for {self.lease:g} s." if self.age() - self.excused > self.lease else ""
+
+    @property
+    def lease(self) -> float:
+        """The seconds without a word after which it is lost."""
+        return LOST * self.silent / SILENT
+
+    @property
+    def beats(self) -> float:
+        """The seconds between its heartbeats."""
+        return BEAT * self.silent / SILENT
 
     def let_down(self, wrong: Callable[[], Exception]) -> None:
         """Fail all who wait for something of the host."""
@@ -152,13 +166,13 @@ class HostConnection:
         state = HostState.UP
         if not record.up:
             state = HostState.STARTING if hello is None and not self.why else HostState.LOST
-        elif self.peer is None or self.age() > SILENT:
+        elif self.peer is None or self.age() > self.silent:
             state = HostState.DOUBTFUL
         elif record.draining or self.ends:
             state = HostState.DRAINING
         why = self.why
         if state is HostState.DOUBTFUL:
-            why = f"No word for {self.age():.0f} s. It gets no new jobs, and after {LOST:.0f} s it counts as lost."
+            why = f"No word for {self.age():.0f} s. It gets no new jobs, and after {self.lease:g} s it counts as lost."
             if self.excused:
                 why = (
                     f"No word for {self.age():.0f} s, as from all hosts: this server may be cut off. Jobs go on there."

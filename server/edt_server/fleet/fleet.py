@@ -32,7 +32,7 @@ from edt_sdk.schemas.wire.agent import MACHINE
 from edt_sdk.schemas.wire.control import SAME, ProcessIdentity
 from edt_server.fleet.addresses import advertised
 from edt_server.fleet.attempts import PlacedAttempts
-from edt_server.fleet.connection import BEAT, LOST_ALL, SILENT, AgentChannel, HostConnection, HostLost
+from edt_server.fleet.connection import BEAT, LOST_ALL, AgentChannel, HostConnection, HostLost
 from edt_server.fleet.links import Links
 from edt_server.fleet.local_agents import LocalAgents
 from edt_server.fleet.registry import LOCAL, MACHINE_ITSELF, HostRecord, JoinToken, Registry
@@ -70,7 +70,7 @@ class Fleet:
         self._reported: tuple[Host, ...] = ()
         self._following = False
         self._own: set[str] = set()
-        self._links = Links()
+        self._links = Links(settings.host_silent)
         self._kind_asked = False
         self._local = LocalAgents(settings, self.addresses_dir)
         self.attempts = PlacedAttempts(
@@ -89,7 +89,7 @@ class Fleet:
             if record.provider == LOCAL and record.name not in local:
                 # The configuration names it no more: it ends when nothing runs there.
                 record = msgspec.structs.replace(record, draining=True)
-            self._hosts[record.name] = HostConnection(record, since=time.time())
+            self._hosts[record.name] = self._known(record)
         for path in self.addresses_dir.glob("*.json"):
             known = self._hosts.get(path.stem)
             if path.stem not in local and (known is None or known.record.provider == LOCAL):
@@ -98,7 +98,7 @@ class Fleet:
             known = self._hosts.get(name)
             record = self._local.record(host, None if known is None else known.record)
             self._registry.keep(record)
-            self._hosts[name] = HostConnection(record, since=time.time())
+            self._hosts[name] = self._known(record)
         if not local and self._settings.local_slots >= 0:
             self._machine = await asyncio.to_thread(find_host, self._settings.local_slots)
             self._kind_asked = self.spreads
@@ -214,7 +214,8 @@ class Fleet:
 
     def beats(self, name: str) -> bool:
         """Return whether something has come from a host lately."""
-        return name in self._hosts and self._hosts[name].connected and self._hosts[name].age() < SILENT
+        host = self._hosts.get(name)
+        return host is not None and host.connected and host.age() < host.silent
 
     @property
     def mark(self) -> str:
@@ -356,7 +357,7 @@ class Fleet:
         self._registry.keep(record)
         self._tokens[token] = valid = msgspec.structs.replace(valid, uses=valid.uses - 1)
         self._registry.keep_token(token, valid)
-        self._hosts[name] = HostConnection(record, since=time.time())
+        self._hosts[name] = self._known(record)
         if self._control is not None:
             self._control.admit(_admitted_as(record), join.public_key)
         log.info("host %s has joined", name)
@@ -373,7 +374,7 @@ class Fleet:
             host.why = "It has an earlier jupyter-edt than the server, which would run jobs without a sandbox."
             self._answer(peer, wire.HostRefused(why=host.why, hint="Install the server's version there."))
             return
-        fresh = host.record.up and host.peer is not None and host.closed is None and host.age() < SILENT
+        fresh = host.record.up and host.peer is not None and host.closed is None and host.age() < host.silent
         if before is not None and before.identity != hello.identity:
             if fresh and before.identity.boot_id != hello.identity.boot_id and host.peer != peer:
                 why = f"Another machine is the host {host.name} already, with the same key."
@@ -394,7 +395,7 @@ class Fleet:
             resources = {name: getattr(hello, name) for name in fields}
         self._keep(host, up=True, lacks=(hello.sandbox or "") if sandboxed else "", **resources)
         outdated = self.attempts.outdated(host.name, hello.below)
-        self._answer(peer, wire.HostWelcome(outdated=outdated, beat=BEAT))
+        self._answer(peer, wire.HostWelcome(outdated=outdated, beat=host.beats))
         self.attempts.greeted(host, hello)
         if host.record.provider == LOCAL and host.name not in self._local.names:
             self._send(host, wire.Retire())
@@ -451,7 +452,7 @@ class Fleet:
         if self._machine is not None:
             return []
         far = [host for host in self._hosts.values() if host.record.up and not host.record.shared]
-        cut_off = len(far) > 1 and all(SILENT < host.age() < LOST_ALL for host in far)
+        cut_off = len(far) > 1 and all(host.silent < host.age() < LOST_ALL for host in far)
         return far if cut_off else []
 
     async def _until_ended(self, host: HostConnection, identity: ProcessIdentity) -> None:
@@ -543,7 +544,7 @@ class Fleet:
         record = self._local.record(Host(name), None if known is None else known.record, MACHINE_ITSELF)
         self._registry.keep(record)
         if known is None:
-            self._hosts[name] = HostConnection(record, since=time.time())
+            self._hosts[name] = self._known(record)
             self._control.admit(_admitted_as(record), record.public_key)
         self._spawn(self._local.keep(name), f"edt host {name}")
 
@@ -555,6 +556,9 @@ class Fleet:
             self._lose(host, "The configuration does not name it any more.")
         self._registry.forget(name)
         (self.addresses_dir / f"{name}.json").unlink(missing_ok=True)
+
+    def _known(self, record: HostRecord) -> HostConnection:
+        return HostConnection(record, since=time.time(), silent=self._settings.host_silent)
 
     def _host(self, name: str) -> HostConnection:
         if name not in self._hosts:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-# Seconds without success until a pair counts. A host that has just come back is not heard as early by all.
-APART = 6.0
 # Seconds since the last failure until it counts no more: a job that comes and goes with a bad link gets nothing done.
 AGAIN = 60.0
 Pair = frozenset[str]
@@ -14,10 +12,12 @@ Pair = frozenset[str]
 class Links:
     """The pairs of hosts that do not reach each other, `pairs`, by what the hosts themselves tell.
 
-    One direction that fails is enough: the workers of a job connect in both.
+    One direction that fails is enough: the workers of a job connect in both. A pair counts after `apart` seconds
+    without success: a host that has just come back is not heard as early by all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, apart: float = 6.0) -> None:
+        self._apart = apart
         self._failing: dict[Pair, float] = {}
         self._failed: dict[Pair, float] = {}
 
@@ -35,7 +35,7 @@ class Links:
         """Take which others each host does not reach. A pair counts while both are in here, and so are heard."""
         failing = {Pair((host, each)) for host, others in unreached.items() for each in others if each in unreached}
         self._failing = {pair: self._failing.get(pair, now) for pair in failing}
-        failed = {pair: now for pair, since in self._failing.items() if now - since >= APART}
+        failed = {pair: now for pair, since in self._failing.items() if now - since >= self._apart}
         self._failed = {pair: at for pair, at in {**self._failed, **failed}.items() if now - at < AGAIN}
 
     def sentence(self, host: str) -> str:

@@ -13,18 +13,19 @@ import zmq.asyncio
 
 from edt_sdk.schemas.wire import agent as wire
 from edt_sdk.schemas.wire.agent import AGENT_PROTOCOL, AgentAddress
+from edt_sdk.schemas.wire.control import HOST_SILENT
 from edt_server.messaging.encrypted_socket import Conversation, ConversationLost, send_now
 
 T = TypeVar("T")
 
 
 class AgentConnection:
-    """A conversation with an agent, in messages."""
+    """A conversation with an agent, in messages. `silent` is as for any `Conversation`."""
 
-    def __init__(self, context: zmq.asyncio.Context, address: AgentAddress) -> None:
+    def __init__(self, context: zmq.asyncio.Context, address: AgentAddress, silent: float = HOST_SILENT) -> None:
         self.address = address
         keys = address.client_public, address.client_secret
-        self._conversation = Conversation(context, address, keys, linger=500)
+        self._conversation = Conversation(context, address, keys, linger=500, silent=silent)
         self.close = self._conversation.close
 
     def send(self, job: str, message: wire.ToAgent | wire.ToOutpost, *data: bytes) -> None:

@@ -13,7 +13,7 @@ import zmq.asyncio
 from zmq.utils.monitor import recv_monitor_message
 
 from edt_sdk.schemas.wire.agent import AgentAddress
-from edt_sdk.schemas.wire.control import ServerAddress
+from edt_sdk.schemas.wire.control import HOST_SILENT, ServerAddress
 
 # Each of these means that the other side is not, or no longer, the one that was connected to.
 _LOST = (
@@ -43,7 +43,7 @@ def listen(
     socket.linger = 0
     socket.curve_server = True
     socket.curve_publickey, socket.curve_secretkey = (key.encode("ascii") for key in keys)
-    _set_heartbeat(socket)
+    _set_heartbeat(socket, HOST_SILENT)
     try:
         for each in more:
             socket.bind(each)
@@ -80,17 +80,24 @@ class Conversation:
     """The client's end of a conversation, until it is lost.
 
     ZeroMQ reconnects by itself, to any process that listens there by then. So the first sign of a reconnect ends the
-    conversation. The keys are of this side. Once closed, it has `linger` ms to deliver what was sent.
+    conversation. The keys are of this side. Once closed, it has `linger` ms to deliver what was sent. It is lost before
+    nothing has come from the other side for `silent` seconds.
     """
 
     def __init__(
-        self, context: zmq.asyncio.Context, address: ServerAddress | AgentAddress, keys: tuple[str, str], *, linger: int
+        self,
+        context: zmq.asyncio.Context,
+        address: ServerAddress | AgentAddress,
+        keys: tuple[str, str],
+        *,
+        linger: int,
+        silent: float = HOST_SILENT,
     ) -> None:
         self.socket = context.socket(zmq.DEALER)
         self.socket.linger = linger
         self.socket.curve_serverkey = address.public_key.encode("ascii")
         self.socket.curve_publickey, self.socket.curve_secretkey = (key.encode("ascii") for key in keys)
-        _set_heartbeat(self.socket)
+        _set_heartbeat(self.socket, silent)
         monitor = self.socket.get_monitor_socket(_LOST)
         assert monitor is not None
         self._monitor = monitor
@@ -120,8 +127,8 @@ class Conversation:
         self.socket.close()
 
 
-def _set_heartbeat(socket: zmq.asyncio.Socket) -> None:
-    # In ms: the loss of a peer that closes no connection would otherwise go unnoticed. Members of a training wait for
-    # it (decision 059). ZeroMQ's own thread answers, so a busy process is not silent.
-    socket.heartbeat_ivl = 2000
-    socket.heartbeat_timeout = 5000
+def _set_heartbeat(socket: zmq.asyncio.Socket, silent: float) -> None:
+    # In ms, 2 and 5 s by default: the loss of a peer that closes no connection would otherwise go unnoticed. Members of
+    # a training wait for it (decision 059). ZeroMQ's own thread answers, so a busy process is not silent.
+    socket.heartbeat_ivl = round(silent / 3 * 1000)
+    socket.heartbeat_timeout = round(silent * 5 / 6 * 1000)

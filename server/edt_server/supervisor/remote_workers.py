@@ -116,7 +116,7 @@ class RemoteWorkers:
             return None
         self._number += 1
         order = wire.StartOutpost(attempt=self._orders.attempt, number=self._number, supervisor=self._identity)
-        return AgentConnection(self._context, address), order
+        return AgentConnection(self._context, address, self._orders.host_silent), order
 
 
 class _Host:

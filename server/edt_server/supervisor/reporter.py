@@ -105,7 +105,7 @@ class Reporter:
         greeted = asyncio.Event()
         keys = self._orders.public_key, self._orders.secret_key
         try:
-            conversation = Conversation(self._context, address, keys, linger=0)
+            conversation = Conversation(self._context, address, keys, linger=0, silent=self._orders.host_silent)
         except zmq.ZMQError as wrong:
             log.warning("no connection to %s: %s", address.endpoint, wrong)
             return False

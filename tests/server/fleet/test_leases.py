@@ -43,6 +43,15 @@ async def test_a_silent_host_is_doubtful_and_then_lost(host, clock, silent, stat
     assert host.connected, "what it has been asked for may still be done"
 
 
+async def test_a_setting_makes_all_times_of_the_lease_shorter(host, clock):
+    host.silent = SILENT / 3
+    assert (host.beats, host.lease) == (BEAT / 3, LOST / 3)
+    clock.now += SILENT / 3 + 0.1
+    assert host.view().state is HostState.DOUBTFUL
+    clock.now += (LOST - SILENT) / 3
+    assert host.lost() == "It has been silent for 5 s."
+
+
 async def test_a_host_whose_connection_was_closed_is_lost_when_it_is_not_back_soon(host, clock):
     clock.now += BEAT
     host.closed = clock.now

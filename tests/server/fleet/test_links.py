@@ -7,11 +7,12 @@ import time
 import pytest
 
 from edt_sdk.schemas.wire import agent as wire
-from edt_server.fleet.links import AGAIN, APART, Links
+from edt_server.fleet.links import AGAIN, Links
 from tests.server.fleet.machines import joined
 from tests.waiting import until_async
 
 ALL = ("a", "b", "c", "d")
+APART = 5.0
 
 
 def told(*pairs: str) -> dict[str, set[str]]:
@@ -21,14 +22,14 @@ def told(*pairs: str) -> dict[str, set[str]]:
 
 def cut(*pairs: str) -> Links:
     """Links on which these pairs have failed for long."""
-    links = Links()
+    links = Links(APART)
     links.look(told(*pairs), 0.0)
     links.look(told(*pairs), APART)
     return links
 
 
 def test_a_pair_counts_once_it_has_failed_for_a_while_in_one_direction():
-    links = Links()
+    links = Links(APART)
     links.look(told("ab"), 0.0)
     links.look(told("ab"), APART - 0.1)
     assert not links.pairs
@@ -39,7 +40,7 @@ def test_a_pair_counts_once_it_has_failed_for_a_while_in_one_direction():
 
 
 def test_one_that_works_in_between_begins_again():
-    links = Links()
+    links = Links(APART)
     links.look(told("ab"), 0.0)
     links.look(told(), APART / 2)
     links.look(told("ab"), APART)
@@ -47,7 +48,7 @@ def test_one_that_works_in_between_begins_again():
 
 
 def test_a_host_that_is_not_heard_is_lost_and_not_cut_off_from_another():
-    links = Links()
+    links = Links(APART)
     heard = {"a": {"b"}}
     links.look(heard, 0.0)
     links.look(heard, APART)
