@@ -3,8 +3,9 @@
 A `Group` is built new for every generation and dropped as a whole (decision 002). After a failure, dropping the group
 closes its sockets, which unblocks the other members. CPU tensors travel over gloo, CUDA tensors over NCCL (our tests
 never run on a GPU). Every socket listens on one given address. No timeout needs tuning: a peer that dies closes its
-sockets, and the supervisor detects a peer that hangs. A peer whose machine is cut off closes nothing: once the
-supervisor says that it is gone, `wake` ends the wait for it. This module never adds numbers and does not interpret the
+sockets, and the supervisor detects a peer that hangs. A peer whose machine is cut off closes nothing, and gloo misses
+the death of one whose message has arrived in part: once the supervisor says that it is gone, `wake` ends the wait for
+it. This module never adds numbers and does not interpret the
 bytes.
 
 A build cannot be interrupted once it waits inside the library for a dead member. So it runs in a thread with its own
@@ -13,11 +14,13 @@ store connection. A caller that gives up abandons the thread, and the thread the
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -31,6 +34,7 @@ from edt_sdk.training.exchange.group_sockets import Door, Places, places_of, shu
 # Members that have all arrived connect within milliseconds. This timeout covers a death during the build.
 _BUILD = timedelta(seconds=60)
 _FOREVER = timedelta(days=365)
+_SLICE = timedelta(seconds=0.1)
 _POLL = 0.002
 # Seconds between two calls of the `waiting` callback during a build.
 _LOOK = 0.01
@@ -44,15 +48,22 @@ class Handle(Protocol):
         """Block until the transfer is done. RuntimeError when a member is gone. Tensors must not be touched before."""
 
 
+class _Work(Protocol):
+    """Declares the library's own handle of a transfer."""
+
+    def wait(self, timeout: timedelta = ...) -> object: ...
+    def is_completed(self) -> bool: ...
+
+
 class _Backend(Protocol):
     """Declares what gloo and NCCL have in common, which torch's own stubs leave out."""
 
-    def alltoall_base(self, output: Tensor, input: Tensor, out_splits: list[int], in_splits: list[int]) -> Handle: ...
-    def _allgather_base(self, output: Tensor, input: Tensor) -> Handle: ...
-    def allreduce(self, tensors: list[Tensor]) -> Handle: ...
-    def broadcast(self, tensor: Tensor, root: int) -> Handle: ...
-    def send(self, tensors: list[Tensor], dst: int, tag: int) -> Handle: ...
-    def recv(self, tensors: list[Tensor], src: int, tag: int) -> Handle: ...
+    def alltoall_base(self, output: Tensor, input: Tensor, out_splits: list[int], in_splits: list[int]) -> _Work: ...
+    def _allgather_base(self, output: Tensor, input: Tensor) -> _Work: ...
+    def allreduce(self, tensors: list[Tensor]) -> _Work: ...
+    def broadcast(self, tensor: Tensor, root: int) -> _Work: ...
+    def send(self, tensors: list[Tensor], dst: int, tag: int) -> _Work: ...
+    def recv(self, tensors: list[Tensor], src: int, tag: int) -> _Work: ...
     def abort(self) -> None: ...
     def _set_default_timeout(self, timeout: timedelta) -> None: ...
 
@@ -73,26 +84,67 @@ class GroupWatch(Protocol):
 
 
 class _Transfer:
-    """Wraps a handle of the library. `peer_errors.py` recognizes a lost peer because this file does every wait."""
+    """Wraps a handle of the library. `peer_errors.py` recognizes a lost peer because this file does every wait.
 
-    def __init__(self, handle: Handle, watch: GroupWatch | None) -> None:
-        self._handle: Handle | None = handle
+    gloo does not wake who waits for a message of which a part has arrived when its sender is gone, not even by a
+    shutdown of the connection, which it has closed by then. So a wait also ends once `woken` is set.
+    """
+
+    def __init__(self, handle: _Work, watch: GroupWatch | None, woken: threading.Event) -> None:
+        self._handle: _Work | None = handle
         self._watch = watch
+        self._woken = woken
 
     def wait(self) -> object:
         # Not a RuntimeError, which the loop would take for a lost member.
         if self._handle is None:
             raise ValueError("this transfer's group was closed")
         if self._watch is None:
-            return self._handle.wait()
+            return self._wait(self._handle)
         self._watch.waiting()
-        done = self._handle.wait()
+        done = self._wait(self._handle)
         self._watch.computing()
         return done
+
+    def _wait(self, handle: _Work) -> object:
+        while True:
+            try:
+                return handle.wait(_SLICE)
+            except RuntimeError:
+                if handle.is_completed():
+                    return handle.wait()  # its own error, or it was done in this moment
+                if self._woken.is_set():
+                    raise RuntimeError("a member is gone") from None
 
     def drop(self) -> None:
         """Drop the library's handle, which would keep the sockets of its group open."""
         self._handle = None
+
+
+class _Message(_Transfer):
+    """Wraps the handle of a message between two members, which the library would end when a wait takes too long."""
+
+    def _wait(self, handle: _Work) -> object:
+        waiting: Future[object] = Future()
+
+        def wait() -> None:
+            try:
+                waiting.set_result(handle.wait())
+            except RuntimeError as error:
+                waiting.set_exception(error)
+
+        threading.Thread(target=wait, name="edt-message", daemon=True).start()
+        while not self._woken.is_set():
+            with contextlib.suppress(TimeoutError):
+                return waiting.result(_SLICE.total_seconds())
+        raise RuntimeError("a member is gone")
+
+
+class _OnGpu(_Transfer):
+    """Wraps a handle of NCCL, which `abort` ends."""
+
+    def _wait(self, handle: _Work) -> object:
+        return handle.wait()
 
 
 def open_store(interface: str) -> tuple[TCPStore, int]:
@@ -167,6 +219,7 @@ class Group:
         self._gloo: _Backend | None = None
         self._nccl: _Backend | None = None
         self._places: Places = frozenset()
+        self._woken = threading.Event()
         self.watch: GroupWatch | None = None
         # Weak references: a traceback or a half-done update may still hold a transfer, and must not keep the group
         # open.
@@ -184,26 +237,27 @@ class Group:
         if self.world == 1:
             output.copy_(input)
             return _Done()
-        return self._started(self._backend(input).alltoall_base(output, input, list(out_splits), list(in_splits)))
+        handle = self._backend(input).alltoall_base(output, input, list(out_splits), list(in_splits))
+        return self._started(handle, input)
 
     def all_gather(self, output: Tensor, input: Tensor) -> Handle:
         """Gather every member's `input` into `output` in rank order. 1-D contiguous, world × the length of `input`."""
         if self.world == 1:
             output.copy_(input)
             return _Done()
-        return self._started(self._backend(input)._allgather_base(output, input))
+        return self._started(self._backend(input)._allgather_base(output, input), input)
 
     def all_reduce(self, tensor: Tensor) -> Handle:
         """Replace `tensor` by the sum over all members, added in an order the library chooses. Contiguous."""
         if self.world == 1:
             return _Done()
-        return self._started(self._backend(tensor).allreduce([tensor]))
+        return self._started(self._backend(tensor).allreduce([tensor]), tensor)
 
     def broadcast(self, tensor: Tensor, src: int) -> Handle:
         """Replace `tensor` by that of rank `src`. Same shape and type everywhere, contiguous."""
         if self.world == 1:
             return _Done()
-        return self._started(self._backend(tensor).broadcast(tensor, src))
+        return self._started(self._backend(tensor).broadcast(tensor, src), tensor)
 
     def broadcast_bytes(self, data: bytes | None, src: int) -> bytes:
         """Return the bytes that rank `src` passed as `data`. The other ranks pass None."""
@@ -244,14 +298,15 @@ class Group:
 
     def send(self, tensor: Tensor, dst: int) -> Handle:
         """Send a contiguous tensor to one member, which must call `recv`."""
-        return self._started(self._backend(tensor).send([tensor], dst, 0))
+        return self._started(self._backend(tensor).send([tensor], dst, 0), tensor, _Message)
 
     def recv(self, tensor: Tensor, src: int) -> Handle:
         """Fill a contiguous tensor with what rank `src` sends. Shape and type must be the sender's."""
-        return self._started(self._backend(tensor).recv([tensor], src, 0))
+        return self._started(self._backend(tensor).recv([tensor], src, 0), tensor, _Message)
 
     def wake(self) -> None:
         """End every wait of this member for others, by a RuntimeError there. From any thread; the group is unusable."""
+        self._woken.set()
         shut_down(self._places)
         if (nccl := self._nccl) is not None:  # once: another thread may close the group meanwhile
             nccl.abort()
@@ -273,8 +328,8 @@ class Group:
             del backend
             threading.Thread(target=backends.clear, name="edt-group-drop", daemon=True).start()
 
-    def _started(self, handle: Handle) -> _Transfer:
-        transfer = _Transfer(handle, self.watch)
+    def _started(self, handle: _Work, tensor: Tensor, kind: type[_Transfer] = _Transfer) -> _Transfer:
+        transfer = (_OnGpu if tensor.device.type == "cuda" else kind)(handle, self.watch, self._woken)
         self._transfers.add(transfer)
         return transfer
 

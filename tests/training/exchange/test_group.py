@@ -1,6 +1,7 @@
 """Groups of real processes: what travels arrives, everything listens on loopback, a death is noticed."""
 
 import os
+import signal
 import threading
 import time
 
@@ -285,3 +286,52 @@ def woken(rank, port):
 
 def test_a_wait_is_ended_from_another_thread_while_the_peer_lives(processes):
     assert processes(2, woken) == [True, True]
+
+
+def left_in_a_message(rank, port, way):
+    """Rank 1 dies when a part of what it sends has arrived, which gloo tells nobody who waits for the rest."""
+    group = group_of(rank, port, 2)
+    told = connect_store("127.0.0.1", port)
+    if rank == 1:
+        told.set("pid", str(os.getpid()))
+    numbers = 1 << 25
+    values, found = torch.ones(numbers), torch.zeros(numbers)
+    group.barrier()
+    if way == "message":
+        handle = group.recv(found, 1) if rank == 0 else group.send(values, 0)
+    else:
+        to_other = [0, numbers] if rank == 0 else [numbers, 0]
+        handle = group.all_to_all(found, values, to_other, to_other)
+    if rank == 1:
+        handle.wait()
+        told.wait(["never"])
+    peer = int(told.get("pid"))
+
+    def kill():
+        while not found[0]:
+            pass
+        os.kill(peer, signal.SIGSTOP)
+        partial = not found[-1]
+        os.kill(peer, signal.SIGKILL)
+        time.sleep(0.1)
+        seen.append(partial)
+        group.wake()  # as the supervisor's word does
+
+    seen = []
+    killer = threading.Thread(target=kill)
+    killer.start()
+    lost = False
+    try:
+        handle.wait()
+    except RuntimeError as error:
+        lost = is_lost_peer(error)
+    killer.join()
+    group.close()
+    return lost, seen
+
+
+@pytest.mark.parametrize("way", ["message", "all"])
+def test_a_wait_for_the_rest_of_a_message_ends_when_its_sender_is_gone(processes, way):
+    lost, seen = processes(2, left_in_a_message, way, may_die=True)[0]
+    assert lost
+    assert seen == [True], "it was killed in the middle"
