@@ -28,6 +28,8 @@ class Place(msgspec.Struct, kw_only=True):
         results: results of this epoch's evaluations, pickled, by the number of their call.
         passes: loss and what was kept, pickled, of the running update and the one before, by the number of the call.
         best: scores of `run.save_best()`.
+        drawn: name of the evaluation that figures draw, the first one.
+        unnamed: how many evaluations without a name there were after which number of updates.
         over: the script has ended.
     """
 
@@ -40,6 +42,8 @@ class Place(msgspec.Struct, kw_only=True):
     results: dict[int, bytes] = {}
     passes: dict[int, tuple[float, bytes]] = {}
     best: dict[str, float] = {}
+    drawn: str | None = None
+    unnamed: tuple[int, int] = (0, 0)
     over: bool = False
 
     def begin_epoch(self, epoch: int) -> None:
@@ -52,6 +56,17 @@ class Place(msgspec.Struct, kw_only=True):
         before = self.sections[section][1] if section in self.sections else self.calls
         self.passes = {call: found for call, found in self.passes.items() if call >= before}
         self.sections[section] = index, self.calls, self.updates
+
+    def name(self, given: str) -> str:
+        """Return what to call an evaluation. Those without a name, one after the other, get a number."""
+        if not given:
+            after, count = self.unnamed
+            count = count + 1 if after == self.updates else 1
+            self.unnamed = self.updates, count
+            given = f"test{count}" if count > 1 else ""
+        if self.drawn is None:
+            self.drawn = given
+        return given
 
 
 encode = msgspec.msgpack.Encoder().encode

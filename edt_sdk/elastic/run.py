@@ -164,6 +164,7 @@ class ElasticRun:
         shards: int | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         loader_workers: int = 0,
+        name: str = "",
     ) -> Any:
         """Return the mean of a function over a data set, the same in every worker. The workers share the work.
 
@@ -176,6 +177,8 @@ class ElasticRun:
             shards: parts that the workers share at once, 8 by default.
             collate: as for `updates`.
             loader_workers: as for `updates`.
+            name: of the evaluation in the job's metrics. Give each of several its own. The job's figures draw the one
+                that comes first.
         """
         shards = shards or DEFAULT_SHARDS
         evaluation = Evaluation(
@@ -187,8 +190,8 @@ class ElasticRun:
         )
         self._side.opened(None, 0, self._epochs)
         result = self._together(lambda among: evaluation.together(among, self._side.loading(evaluation.loader)))
-        current = self._side.current
-        current.test, current.last_test = evaluation.lines(result, max(0, current.place.epoch), current.updates)
+        place = self._side.current.place
+        self._side.current.has_tested(evaluation.line(result, place.name(name), place))
         self._side.tested()
         return result
 

@@ -99,8 +99,10 @@ for epoch in run.epochs(EPOCHS):
         if run.first:
             note("update", update.number, update.loss)
     score = run.evaluate(test, validate, batch=5)
+    seen = run.evaluate(train, validate, batch=9, name="train")
+    run.evaluate(test, validate, batch=7)
     better = run.save_best(score["loss"], average.module, lower=True)
     if run.first:
-        note("score", epoch, score, better, schedule.get_last_lr())
+        note("score", epoch, score, seen, better, schedule.get_last_lr())
 if run.first:
     note("end", hash_of(net, average), counter.steps, torch.rand(1).item())
