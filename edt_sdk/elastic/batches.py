@@ -115,7 +115,7 @@ class Sections:
         collate: Collate | None,
         loader_workers: int,
         steps: int | None,
-        epoch: int,
+        first_pass: int,
     ) -> Section:
         """Return the updates of a pass over a data set, or `steps` of them. Arguments as for `ElasticRun.updates`."""
         _check_dataset(dataset)
@@ -136,9 +136,18 @@ class Sections:
             # The objects too, so that their ids stay theirs.
             self._known[key] = (order, loader), (dataset, sampler, collate)
         order, loader = self._known[key][0]
+        if order.samples != len(sampler if isinstance(sampler, Sampler) else dataset):  # type: ignore[arg-type]
+            if loader_workers:
+                raise Unprocessable(
+                    "The length of a data set has changed, which processes that load samples do not see.",
+                    hint="Give loader_workers=0.",
+                    field="loader_workers",
+                )
+            order = self._order(dataset, sampler, batch, count)
+            self._known[key] = (order, loader), self._known[key][1]
         if steps is not None:
             _at_least_one("steps", steps)
-        return Section(order, loader, order.updates_per_epoch if steps is None else steps, epoch)
+        return Section(order, loader, order.updates_per_epoch if steps is None else steps, first_pass)
 
     def test(
         self, dataset: Any, *, batch: int, shards: int, collate: Collate | None, loader_workers: int
@@ -146,7 +155,7 @@ class Sections:
         """Return an evaluation of a data set. Arguments as for `ElasticRun.evaluate`."""
         _check_dataset(dataset)
         _at_least_one("batch", batch)
-        key = "test", id(dataset), batch, shards, id(collate), loader_workers
+        key = "test", id(dataset), len(dataset), batch, shards, id(collate), loader_workers
         if key not in self._known:
             loader = ShardLoader(None, None, self._seed, loader_workers, test_dataset=dataset, test_collate=collate)
             self._known[key] = TestSection(TestOrder(len(dataset), (batch,) * shards, batch), shards, loader), dataset

@@ -210,6 +210,53 @@ def test_state_that_the_engine_does_not_know_is_found(
     assert kept or "model.model.calls" in found[0]
 
 
+def test_a_data_set_that_grows_is_seen_as_it_is(net: nn.Module) -> None:
+    rows = [(torch.full((6,), float(number)), number % 3) for number in range(4)]
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+
+    def samples(**options: Any) -> list[int]:
+        seen: list[int] = []
+        for update in run.updates(rows, batch=4, shards=1, **options):
+            for x, y in update:
+                seen += x[:, 0].int().tolist()
+                update.backward(F.cross_entropy(net(x), y))
+            update.step()
+        return list(dict.fromkeys(seen))  # the self-check computes some once more
+
+    assert sorted(samples()) == list(range(4))
+    rows += [(torch.full((6,), float(number)), 0) for number in range(4, 8)]
+    first, second = samples(), samples()
+    assert sorted(first) == sorted(second) == list(range(8))
+    assert first != second, "each pass has its own order, also outside of epochs"
+    samples(loader_workers=1)
+    rows.append(rows[0])
+    with pytest.raises(Unprocessable, match="length of a data set has changed"):
+        samples(loader_workers=1)
+
+
+def test_layers_thawed_in_the_course_of_a_training(
+    data: TensorDataset, net: nn.Module, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A layer that was frozen at the beginning has no place among the gradients."""
+    layer: nn.Module = net[0]  # type: ignore[index]
+    layer.requires_grad_(False)
+    caplog.set_level("INFO")
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+
+    def train() -> None:
+        for update in run.updates(data, batch=8, shards=2):
+            layer.requires_grad_(update.number > 1)
+            for x, y in update:
+                update.backward(F.cross_entropy(net(x), y))
+            update.step()
+
+    with pytest.raises(Unprocessable, match=r"model\.0\.weight, model\.0\.bias needed no gradient") as refused:
+        train()
+    assert run.update == 3
+    assert "Call elastic() before requires_grad_(False)" in refused.value.hint
+    assert "2 frozen parameters, among them model.0.weight" in caplog.text
+
+
 class Stream(IterableDataset[int]):
     def __iter__(self) -> Any:
         return iter(range(10))
