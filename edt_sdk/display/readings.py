@@ -258,11 +258,7 @@ class Timeline:
 
 
 def _measured(test: Mapping[str, Any]) -> str:
-    """Return the figures of a validation, and its other metrics."""
-    known = {name: value for name, value in test.get("metrics", {}).items() if value is not None}
-    own = [f"{name} {value:.4g}" for name, value in known.items()]
-    measured = test["loss"] is not None or test.get("accuracy") is not None or not own
-    return ", ".join([figures(test["loss"], test.get("accuracy"))] * measured + own)
+    return figures(test["loss"], test.get("accuracy"), test.get("metrics"))
 
 
 def _or_dash(value: object) -> object:

@@ -33,6 +33,7 @@ class Place(msgspec.Struct, kw_only=True):
         drawn: name of the evaluation that figures draw, the first one.
         unnamed: how many evaluations without a name there were after which number of updates.
         over: the script has ended.
+        variables: plain ones of the script, for workers that join.
     """
 
     calls: int = 0
@@ -48,6 +49,7 @@ class Place(msgspec.Struct, kw_only=True):
     drawn: str | None = None
     unnamed: tuple[int, int] = (0, 0)
     over: bool = False
+    variables: dict[str, str] = {}
 
     def begin_epoch(self, epoch: int) -> None:
         """Go on to an epoch, of which this call is the beginning."""

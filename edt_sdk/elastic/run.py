@@ -67,9 +67,23 @@ class ElasticRun:
         return self._side.first
 
     @property
+    def device(self) -> torch.device:
+        """Return the device of this worker. `elastic()` has moved the models to it, and batches come on it."""
+        return self._engine.device
+
+    @property
     def update(self) -> int:
         """Return the number of updates that are done."""
         return self._side.current.updates
+
+    @property
+    def loss(self) -> float:
+        """Return the mean of the losses over the samples of this epoch so far, the same in every worker.
+
+        NaN before its first update.
+        """
+        totals = self._side.current.epoch
+        return totals.loss if totals.samples else float("nan")
 
     @property
     def epoch(self) -> int:
@@ -113,7 +127,7 @@ class ElasticRun:
         self,
         dataset: Any,
         *,
-        batch: int,
+        batch: int | None = None,
         shards: int | None = None,
         sampler: Any = None,
         collate: Callable[[list[Any]], Any] | None = None,
@@ -123,7 +137,7 @@ class ElasticRun:
         """Yield the updates of one pass over a data set, or `steps` of them.
 
         Args:
-            dataset: map-style (`__getitem__`, `__len__`).
+            dataset: map-style (`__getitem__`, `__len__`), or a `DataLoader`, of which all is taken that is not given.
             batch: samples of an update, whatever the number of workers.
             shards: parts of a batch, and most workers. Default: 8, or `batch` if that is less.
             sampler: a `torch.utils.data.Sampler`, or a weight for each sample. It is asked once a pass, with the same
@@ -172,7 +186,7 @@ class ElasticRun:
         dataset: Any,
         function: Callable[[Any], Any],
         *,
-        batch: int = 64,
+        batch: int | None = None,
         shards: int | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         loader_workers: int = 0,
@@ -181,11 +195,11 @@ class ElasticRun:
         """Return the mean of a function over a data set, the same in every worker. The workers share the work.
 
         Args:
-            dataset: map-style.
+            dataset: map-style, or a `DataLoader`.
             function: `function(batch)` → a number or a tensor with one, the mean over the batch's samples, or a
                 dictionary of them. Called without gradients and with all models in evaluation mode. A pair (sum,
                 weight) in place of a number is a mean over something else than samples.
-            batch: samples of a call of the function, at most.
+            batch: samples of a call of the function, at most. Default: 64.
             shards: parts that the workers share at once, 8 by default.
             collate: as for `updates`.
             loader_workers: as for `updates`.

@@ -126,6 +126,7 @@ def test_workers_that_come_and_go_end_with_the_same_bits(job: StandIn, alone: li
     job.joined(3)
     assert ended(job, 1, 2) == UPDATES
     check(job, alone)
+    assert "variables of the script are not as in the others: begun is 2, here 1" in job.children["w1"].text
 
 
 def test_a_killed_worker_costs_no_update(job: StandIn, alone: list[Any]) -> None:
