@@ -159,11 +159,16 @@ def test_several_evaluations_of_an_epoch_are_all_there(paths):
 def test_the_last_metrics_are_those_of_each_evaluation(paths):
     drawn = {"kind": "test", "epoch": 0, "loss": 0.5, "accuracy": None, "metrics": {"f1": 0.75}}
     other = {**drawn, "name": "hard", "drawn": False, "accuracy": 0.25}
-    write(paths, 0, {**drawn, "loss": 9.0}, drawn)
+
+    def record(training, *tests):
+        with paths.metrics(training).open("ab") as file:
+            file.write(msgspec.json.Encoder().encode_lines(tests))
+
+    record(0, {**drawn, "loss": 9.0}, drawn)
     assert last_metrics(paths) == {"test_loss": 0.5, "f1": 0.75}
-    write(paths, 0, other)
+    record(0, other)
     assert last_metrics(paths) == {
         "test_loss": 0.5, "f1": 0.75, "hard_loss": 0.5, "hard_accuracy": 0.25, "hard_f1": 0.75,
     }  # fmt: skip
-    write(paths, 1, {**drawn, "loss": None})
+    record(1, {**drawn, "loss": None})
     assert last_metrics(paths) == {"f1": 0.75}
