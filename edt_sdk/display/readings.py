@@ -44,7 +44,8 @@ class Metrics:
 
     Attributes:
         train: `{"update", "epoch", "samples", "loss", "accuracy", "world", "time"}` per point. Updates count from 0.
-        test: `{"epoch", "update", "loss", "accuracy", "time"}` per validation.
+        test: `{"epoch", "update", "loss", "accuracy", "time", "metrics", "name", "drawn"}` per validation. Of several
+            evaluations in a script's own loop each has its name, and figures draw one.
         speeds: `{"workers", "samples", "seconds"}` for each number of workers of its last training, the smallest first,
             without pauses between updates.
     """
@@ -61,12 +62,16 @@ class Metrics:
     @property
     def test_loss(self) -> float | None:
         """Return the loss of the last validation."""
-        return self.test[-1]["loss"] if self.test else None
+        return self._drawn[-1]["loss"] if self._drawn else None
 
     @property
     def test_accuracy(self) -> float | None:
         """Return the accuracy of the last validation, 0 … 1. None where labels are not classes."""
-        return self.test[-1]["accuracy"] if self.test else None
+        return self._drawn[-1]["accuracy"] if self._drawn else None
+
+    @property
+    def _drawn(self) -> list[dict[str, Any]]:
+        return [each for each in self.test if each.get("drawn", True)]
 
     def __repr__(self) -> str:
         if not self.train and not self.test:
@@ -77,8 +82,8 @@ class Metrics:
             lines.append(f"  last update {last['update'] + 1:,}: {figures(last['loss'], last.get('accuracy'))}")
         tests = self.test[-_LAST_TESTS:]
         if len(self.test) > len(tests):
-            lines.append(f"  … the tests of {len(self.test) - len(tests)} earlier epochs are in .test")
-        lines += [f"  test, epoch {t['epoch'] + 1}: {figures(t['loss'], t.get('accuracy'))}" for t in tests]
+            lines.append(f"  … the tests of {len(self.test) - len(tests)} earlier validations are in .test")
+        lines += [f"  {t.get('name') or 'test'}, epoch {t['epoch'] + 1}: {_measured(t)}" for t in tests]
         if said := lost_words(self.train):
             lines.append(f"  {said}")
         return "\n".join(lines)
@@ -100,11 +105,12 @@ class Metrics:
             for before, point in pairwise([None, *self.train])
             if point is not None and "world" in point and (before is None or before.get("world") != point["world"])
         ]
-        losses = Losses("This training", points(self.train), points(self.test), tuple(changes), axis="updates")
+        losses = Losses("This training", points(self.train), points(self._drawn), tuple(changes), axis="updates")
         svg = draw_losses(losses, Look(width=_WIDTH), smooth=0.3)
-        rows = [(t["epoch"] + 1, t["update"] + 1, figures(t["loss"], t.get("accuracy"))) for t in self.test]
+        rows = [(t["epoch"] + 1, t["update"] + 1, t.get("name") or "test", _measured(t)) for t in self.test]
         before = note(left_out(len(rows), _LAST_TESTS))
-        validations = html_table(("Epoch", "Update", "Validation"), rows[-_LAST_TESTS:], empty="No validation yet.")
+        columns = "Epoch", "Update", "Name", "Validation"
+        validations = html_table(columns, rows[-_LAST_TESTS:], empty="No validation yet.")
         return image(svg, losses.says()) + before + validations + note(lost_words(self.train))
 
 
@@ -249,6 +255,10 @@ class Timeline:
         told = escape("\n".join([head, *lines[-_MOST:]]), quote=False)
         rest = note(left_out(len(lines), _MOST))
         return f"{picture}<details><summary>every change</summary><pre>{told}</pre>{rest}</details>"
+
+
+def _measured(test: Mapping[str, Any]) -> str:
+    return figures(test["loss"], test.get("accuracy"), test.get("metrics"))
 
 
 def _or_dash(value: object) -> object:

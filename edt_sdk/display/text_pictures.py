@@ -27,7 +27,7 @@ _FREE = "free"
 def loss_text(metrics: Metrics, *, width: int) -> str:
     """Draw the training loss over updates, and the validations. "" before the first update."""
     train = [(float(point["update"] + 1), point["loss"]) for point in metrics.train]
-    test = [(float(point["update"] + 1), point["loss"]) for point in metrics.test]
+    test = [(float(point["update"] + 1), point["loss"]) for point in metrics.test if point.get("drawn", True)]
     lines = chart(train, test, width=width, height=_HEIGHT, x_name="updates")
     if not lines:
         return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Sampler, WeightedRandomSampler
+from torch.utils.data import DataLoader, RandomSampler, Sampler, WeightedRandomSampler, default_collate
 
 from edt_sdk.elastic.stream import FileByFile, Stream
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
@@ -20,6 +20,7 @@ from edt_sdk.training.update.loader import ShardLoader
 
 Collate = Callable[[list[Any]], Any]
 _FOREVER = 1 << 40  # passes
+DEFAULT_BATCH = 64  # of an evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +110,22 @@ class Sections:
         self,
         dataset: Any,
         *,
-        batch: int,
+        batch: int | None,
         shards: int | None,
         sampler: Any,
         collate: Collate | None,
         loader_workers: int,
         steps: int | None,
-        epoch: int,
+        first_pass: int,
     ) -> Section:
         """Return the updates of a pass over a data set, or `steps` of them. Arguments as for `ElasticRun.updates`."""
+        if isinstance(dataset, DataLoader):
+            batch, collate, loader_workers = _taken_from(dataset, batch, collate, loader_workers)
+            sampler = _order_of(dataset) if sampler is None else sampler
+            steps = len(dataset) if steps is None and dataset.drop_last else steps
+            dataset = dataset.dataset
         _check_dataset(dataset)
-        _at_least_one("batch", batch)
+        batch = _at_least_one("batch", batch)
         if sampler is None and isinstance(dataset, Stream):
             sampler = dataset.sampler
         count = _at_least_one("shards", shards if shards is not None else min(DEFAULT_SHARDS, batch))
@@ -136,17 +142,29 @@ class Sections:
             # The objects too, so that their ids stay theirs.
             self._known[key] = (order, loader), (dataset, sampler, collate)
         order, loader = self._known[key][0]
+        if order.samples != len(sampler if isinstance(sampler, Sampler) else dataset):  # type: ignore[arg-type]
+            if loader_workers:
+                raise Unprocessable(
+                    "The length of a data set has changed, which processes that load samples do not see.",
+                    hint="Give loader_workers=0.",
+                    field="loader_workers",
+                )
+            order = self._order(dataset, sampler, batch, count)
+            self._known[key] = (order, loader), self._known[key][1]
         if steps is not None:
             _at_least_one("steps", steps)
-        return Section(order, loader, order.updates_per_epoch if steps is None else steps, epoch)
+        return Section(order, loader, order.updates_per_epoch if steps is None else steps, first_pass)
 
     def test(
-        self, dataset: Any, *, batch: int, shards: int, collate: Collate | None, loader_workers: int
+        self, dataset: Any, *, batch: int | None, shards: int, collate: Collate | None, loader_workers: int
     ) -> TestSection:
         """Return an evaluation of a data set. Arguments as for `ElasticRun.evaluate`."""
+        if isinstance(dataset, DataLoader):
+            batch, collate, loader_workers = _taken_from(dataset, batch, collate, loader_workers)
+            dataset = dataset.dataset
         _check_dataset(dataset)
-        _at_least_one("batch", batch)
-        key = "test", id(dataset), batch, shards, id(collate), loader_workers
+        batch = _at_least_one("batch", DEFAULT_BATCH if batch is None else batch)
+        key = "test", id(dataset), len(dataset), batch, shards, id(collate), loader_workers
         if key not in self._known:
             loader = ShardLoader(None, None, self._seed, loader_workers, test_dataset=dataset, test_collate=collate)
             self._known[key] = TestSection(TestOrder(len(dataset), (batch,) * shards, batch), shards, loader), dataset
@@ -168,14 +186,34 @@ class Sections:
         return SampledOrder(sampler, len(sampler), sizes, sizes[0], self._seed)
 
 
+def _taken_from(
+    loader: DataLoader[Any], batch: int | None, collate: Collate | None, loader_workers: int
+) -> tuple[int | None, Collate | None, int]:
+    """Return what a DataLoader has where it was not given."""
+    if batch is None and loader.batch_size is None:
+        raise InvalidRequest(
+            "A DataLoader with a batch_sampler, or without batches, cannot be divided among workers.",
+            hint="Give batch=, and sampler= for the order of samples.",
+            field="dataset",
+        )
+    # Its own default is left out: torch's, as the engine's.
+    own = None if loader.collate_fn is default_collate else loader.collate_fn
+    return loader.batch_size if batch is None else batch, collate or own, loader_workers or loader.num_workers
+
+
+def _order_of(loader: DataLoader[Any]) -> Sampler[Any] | None:
+    """Return the sampler of a DataLoader, None for that of `shuffle=True`: the engine's own order does the same."""
+    own = loader.sampler
+    shuffles = type(own) is RandomSampler and not own.replacement and own.num_samples == len(loader.dataset)  # type: ignore[arg-type]
+    return None if shuffles or not isinstance(own, Sampler) else own
+
+
 def _check_dataset(dataset: Any) -> None:
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return
     what = type(dataset).__name__
     hint = "Give a map-style data set, with __getitem__ and __len__."
-    if isinstance(dataset, torch.utils.data.DataLoader):
-        hint = "Give its data set, and batch=, sampler=, collate= and loader_workers= as it has them."
-    elif isinstance(dataset, Iterable):
+    if isinstance(dataset, Iterable):
         hint = "Samples of files are divided by edt.stream(files, decode). Others can be read into a list."
     raise InvalidRequest(f"A {what} cannot be divided among workers.", hint=hint, field="dataset")
 

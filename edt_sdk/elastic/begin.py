@@ -36,8 +36,9 @@ def elastic(
             that update changes a model.
         device: outside a job, where to compute. Default: a GPU if there is one.
         **things: models, optimizers, and whatever else has `state_dict()` and `load_state_dict()`: schedulers, averages
-            of weights, scalers, counters. All of it reaches workers that join, and is in each checkpoint. What is not
-            given here is not: a worker that joins has it as the script makes it before the loop.
+            of weights, scalers, counters, and dictionaries of plain variables. All of it reaches workers that join, and
+            is in each checkpoint. What is not given here is not: a worker that joins has it as the script makes it
+            before the loop.
 
     Raises:
         InvalidRequest: a thing has no state that could travel, or an optimizer belongs to a model that was not given.

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from edt_sdk.elastic.batches import TestSection
+from edt_sdk.elastic.place import Place
 from edt_sdk.elastic.sides import Among, Loads
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.records.recorder import TestLine
 from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 from edt_sdk.training.state.nested import to_device
-from edt_sdk.training.update.totals import Totals
 from edt_sdk.training.update.update import evaluation_mode
 from edt_sdk.training.update.user_functions import plain
 
@@ -63,14 +63,23 @@ class Evaluation:
         means = {name: sums[name] / weights[name] if weights[name] else float("nan") for name in sums}
         return means[_ONE] if list(means) == [_ONE] else means
 
-    def lines(self, result: Any, epoch: int, updates: int) -> tuple[Totals, TestLine]:
-        """Return the result as totals, and as a line of the metrics."""
+    def line(self, result: Any, name: str, place: Place) -> TestLine:
+        """Return the result as a line of the metrics."""
         means = result if isinstance(result, Mapping) else {"score": result}
         loss = next((means[name] for name in _LOSSES if name in means), None)
         accuracy = next((means[name] for name in _ACCURACIES if name in means), None)
         rest = {name: value for name, value in means.items() if name not in (*_LOSSES, *_ACCURACIES)}
-        line = TestLine(epoch=epoch, update=updates - 1, loss=loss, accuracy=accuracy, time=time.time(), metrics=rest)
-        return (Totals() if loss is None else Totals(1, loss, accuracy)), line
+        return TestLine(
+            epoch=max(0, place.epoch),
+            update=place.updates - 1,
+            loss=loss,
+            accuracy=accuracy,
+            time=time.time(),
+            metrics=rest,
+            name=name,
+            drawn=name == place.drawn,
+            number=place.calls,
+        )
 
     def _own(self, block: range, loads: Loads) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
         found = {}

@@ -21,7 +21,7 @@ from edt_sdk.elastic.evaluation import Evaluation
 from edt_sdk.elastic.place import ENDED
 from edt_sdk.elastic.sides import Among, Side
 from edt_sdk.elastic.things import Things
-from edt_sdk.schemas.errors import Conflict, InvalidRequest
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import DEFAULT_SHARDS
 from edt_sdk.training.checkpoints import model_files
 from edt_sdk.training.exchange.blocks import blocks
@@ -54,7 +54,7 @@ class ElasticRun:
         self._sections = Sections(seed)
         self._epochs = 0
         self._first = 0  # call of the running section
-        self._planned: tuple[Any, ...] = ()  # the loader, the section and the group of the last plan
+        self._planned: tuple[Any, ...] = ()  # order, loader, section and group of the last plan
 
     # --- where the run is ---------------------------------------------------------------------------------------------
 
@@ -67,9 +67,23 @@ class ElasticRun:
         return self._side.first
 
     @property
+    def device(self) -> torch.device:
+        """Return the device of this worker. `elastic()` has moved the models to it, and batches come on it."""
+        return self._engine.device
+
+    @property
     def update(self) -> int:
         """Return the number of updates that are done."""
         return self._side.current.updates
+
+    @property
+    def loss(self) -> float:
+        """Return the mean of the losses over the samples of this epoch so far, the same in every worker.
+
+        NaN before its first update.
+        """
+        totals = self._side.current.epoch
+        return totals.loss if totals.samples else float("nan")
 
     @property
     def epoch(self) -> int:
@@ -87,27 +101,33 @@ class ElasticRun:
         if count < 1:
             raise InvalidRequest(f"epochs() needs at least 1, not {count}.", field="epochs")
         self._epochs = self._side.current.epochs = count
-        epoch = 0
-        while True:
-            self._side.meet()
-            place, target = self._side.current.place, self._side.target
-            if target is not None and target.epoch_call > place.calls:
-                epoch, place.calls, place.updates = target.epoch, target.epoch_call, target.epoch_updates
-            if epoch < count:
-                self._side.current.begin_epoch(epoch)
-            if self._side.ready() is not None:
-                set_states(derive(self._seed, "epoch", epoch))
-            self._called()
-            if epoch == count:
-                return
-            yield epoch
-            epoch += 1
+        first, epoch = self._side.current.place.calls, 0
+        try:
+            while True:
+                self._side.meet()
+                place, target = self._side.current.place, self._side.target
+                if target is not None and first in target.loops:
+                    place.calls, place.updates = target.loops[first]
+                    return
+                if target is not None and target.epoch_call > place.calls:
+                    epoch, place.calls, place.updates = target.epoch, target.epoch_call, target.epoch_updates
+                if epoch < count:
+                    self._side.current.begin_epoch(epoch)
+                if self._side.ready() is not None:
+                    set_states(derive(self._seed, "epoch", epoch))
+                self._called()
+                if epoch == count:
+                    return
+                yield epoch
+                epoch += 1
+        finally:
+            self._side.current.place.end_epochs(first)
 
     def updates(
         self,
         dataset: Any,
         *,
-        batch: int,
+        batch: int | None = None,
         shards: int | None = None,
         sampler: Any = None,
         collate: Callable[[list[Any]], Any] | None = None,
@@ -117,7 +137,7 @@ class ElasticRun:
         """Yield the updates of one pass over a data set, or `steps` of them.
 
         Args:
-            dataset: map-style (`__getitem__`, `__len__`).
+            dataset: map-style (`__getitem__`, `__len__`), or a `DataLoader`, of which all is taken that is not given.
             batch: samples of an update, whatever the number of workers.
             shards: parts of a batch, and most workers. Default: 8, or `batch` if that is less.
             sampler: a `torch.utils.data.Sampler`, or a weight for each sample. It is asked once a pass, with the same
@@ -129,10 +149,15 @@ class ElasticRun:
         Raises:
             InvalidRequest, Unprocessable: an argument is not valid.
         """
-        section = self._sections.open(
-            dataset, batch=batch, shards=shards, sampler=sampler, collate=collate, loader_workers=loader_workers,
-            steps=steps, epoch=self.epoch,
-        )  # fmt: skip
+        first_pass = self._side.current.place.next_pass()
+
+        def open_section() -> Section:
+            return self._sections.open(
+                dataset, batch=batch, shards=shards, sampler=sampler, collate=collate, loader_workers=loader_workers,
+                steps=steps, first_pass=first_pass,
+            )  # fmt: skip
+
+        section = open_section()
         self._side.opened(section.shards, section.steps, self._epochs)
         self._side.meet()
         first, index = self._side.current.place.calls, 0
@@ -147,9 +172,10 @@ class ElasticRun:
                     if there[0] > index:
                         index, place.calls, place.updates = there
                 place.begin_update(first, index)
-                update = Update(self, section, index)
+                update = Update(self, open_section, index)
                 yield update
                 update.check()
+                section = update.section
                 index += 1
         finally:
             place = self._side.current.place
@@ -160,22 +186,25 @@ class ElasticRun:
         dataset: Any,
         function: Callable[[Any], Any],
         *,
-        batch: int = 64,
+        batch: int | None = None,
         shards: int | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         loader_workers: int = 0,
+        name: str = "",
     ) -> Any:
         """Return the mean of a function over a data set, the same in every worker. The workers share the work.
 
         Args:
-            dataset: map-style.
+            dataset: map-style, or a `DataLoader`.
             function: `function(batch)` → a number or a tensor with one, the mean over the batch's samples, or a
                 dictionary of them. Called without gradients and with all models in evaluation mode. A pair (sum,
                 weight) in place of a number is a mean over something else than samples.
-            batch: samples of a call of the function, at most.
+            batch: samples of a call of the function, at most. Default: 64.
             shards: parts that the workers share at once, 8 by default.
             collate: as for `updates`.
             loader_workers: as for `updates`.
+            name: of the evaluation in the job's metrics. Give each of several its own. The job's figures draw the one
+                that comes first.
         """
         shards = shards or DEFAULT_SHARDS
         evaluation = Evaluation(
@@ -187,8 +216,8 @@ class ElasticRun:
         )
         self._side.opened(None, 0, self._epochs)
         result = self._together(lambda among: evaluation.together(among, self._side.loading(evaluation.loader)))
-        current = self._side.current
-        current.test, current.last_test = evaluation.lines(result, max(0, current.place.epoch), current.updates)
+        place = self._side.current.place
+        self._side.current.has_tested(evaluation.line(result, place.name(name), place))
         self._side.tested()
         return result
 
@@ -223,10 +252,22 @@ class ElasticRun:
 
     def _plan(self, section: Section, index: int, block: range, among: Among) -> None:
         """Announce what this worker will load, where that has changed."""
-        plan = section.loader, self._first, among.group
+        plan = section.order, section.loader, self._first, among.group
         if plan != self._planned:
             self._planned = plan
             section.loader.plan(section.keys(index, block, self._side.current.updates))
+
+    def check_trained(self, parameters: list[Tensor]) -> None:
+        """Raise where a parameter wants a gradient, and has none: it was frozen or unknown at the beginning."""
+        strange = {id(p) for p in parameters if p.requires_grad and id(p) not in self._engine.trained}
+        if strange:
+            names = [name for name, p in self._things.model.named_parameters() if id(p) in strange]
+            raise Unprocessable(
+                f"{', '.join(names[:5])} needed no gradient when elastic() was called, and would not be trained.",
+                hint="Call elastic() before requires_grad_(False), with an optimizer that has all parameters that are "
+                "ever trained.",
+                field="optimizer",
+            )
 
     # --- calls of the engine ------------------------------------------------------------------------------------------
 
@@ -262,9 +303,9 @@ class Update:
         loss: mean of the losses over all samples of the last iteration, the same in each worker. NaN before.
     """
 
-    def __init__(self, run: ElasticRun, section: Section, index: int) -> None:
+    def __init__(self, run: ElasticRun, section: Callable[[], Section], index: int) -> None:
         self._run = run
-        self._section = section
+        self._open = section
         self._passes = 0
         self._part: ShardPart | None = None
         self._arrivals: Arrivals | None = None
@@ -282,11 +323,13 @@ class Update:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches that are this worker's just now. Returns when the gradients of all workers are summed."""
-        side, engine, section = self._run._side, self._run._engine, self._section
+        side, engine = self._run._side, self._run._engine
         self._complete = self._stepped = False
         again, self._passes = self._passes, self._passes + 1
-        step = TrainStep(section.pass_of(self.index), section.index_in_pass(self.index), self.number)
         among = side.ready()
+        # Only now: a data set may have grown, in a worker that joins by the state that it has just got.
+        section = self.section
+        step = TrainStep(section.pass_of(self.index), section.index_in_pass(self.index), self.number)
         engine.use(section.order)
         while among is not None:
             self._all_kept = {}
@@ -319,6 +362,14 @@ class Update:
         self._run._called()
         if again == 0:
             place.updates += 1
+        for parameter in self._run._things.model.parameters():
+            # Code between two passes may read it. What that does here is replaced by the state of the others.
+            parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+
+    @property
+    def section(self) -> Section:
+        """Return the updates that it belongs to, over the data set as it is now."""
+        return self._open()
 
     def backward(
         self, loss: Tensor, *, weight: float | None = None, correct: float | None = None, scaler: Any = None
@@ -372,11 +423,12 @@ class Update:
                 return  # on the way to the others, which have made this step
             raise Conflict("update.step() comes after the loop over the update's parts.")
         stepped = optimizers or tuple(run._things.optimizers.values())
+        parameters = [p for optimizer in stepped for group in optimizer.param_groups for p in group["params"]]
+        run.check_trained(parameters)
         if scaler is not None:
             for optimizer in stepped:
                 scaler.unscale_(optimizer)
         if clip is not None:
-            parameters = [p for optimizer in stepped for group in optimizer.param_groups for p in group["params"]]
             nn.utils.clip_grad_norm_(parameters, clip)
         for optimizer in stepped:
             if isinstance(optimizer, torch.optim.SparseAdam):
@@ -438,7 +490,7 @@ class Update:
         run._called()
         if first:
             place.updates += 1
-            run._side.committed(step, committed, self._section.shards)
+            run._side.committed(step, committed, self.section.shards)
 
 
 def _sent(look: Generator[Batch, tuple[Any, Any], None], result: tuple[Any, Any] | None) -> Batch | None:

@@ -8,6 +8,7 @@ from edt_sdk.elastic import place as places
 from edt_sdk.elastic.place import Place
 from edt_sdk.elastic.things import Things
 from edt_sdk.training.member.training_state import MemberState, Reached, StateRecord, decoded
+from edt_sdk.training.records.recorder import TestLine
 from edt_sdk.training.state import state
 from edt_sdk.training.update.totals import Totals
 
@@ -49,6 +50,13 @@ class RunState(MemberState):
         if self.epoch.samples:
             self.ended, self.epoch = self.epoch, Totals()
         self.place.begin_epoch(epoch)
+
+    def has_tested(self, line: TestLine) -> None:
+        """Take note of an evaluation."""
+        self.last_test = line
+        self.recent.add(line)
+        if line.drawn:
+            self.test = Totals() if line.loss is None else Totals(1, line.loss, line.accuracy)
 
     def place_in(self, captured: state.State) -> Place:
         """Return the place at which a state was captured."""

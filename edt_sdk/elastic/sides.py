@@ -112,7 +112,8 @@ class Alone:
         """Do nothing."""
 
     def committed(self, step: TrainStep, committed: Committed, shards: int) -> None:
-        """Do nothing."""
+        """Take note of the losses."""
+        self.current.epoch = self.current.epoch.add(committed.stats)
 
     def tested(self) -> None:
         """Do nothing."""

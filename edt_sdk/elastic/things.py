@@ -35,10 +35,13 @@ class Things:
             name: each for name, each in given.items() if name not in modules and name not in self.optimizers
         }
         for name, each in self.others.items():
+            if isinstance(each, dict):
+                continue
             if not callable(getattr(each, "state_dict", None)) or not callable(getattr(each, "load_state_dict", None)):
                 raise InvalidRequest(
                     f"elastic({name}=…) got a {type(each).__name__}, which has no state_dict() and load_state_dict().",
-                    hint="Give it both methods, so that its state reaches workers that join, or leave it out.",
+                    hint="Give it both methods, so that its state reaches workers that join, or leave it out. Plain "
+                    "variables, such as a best score, go into a dictionary.",
                     field=name,
                 )
         if not modules:
@@ -55,12 +58,17 @@ class Things:
 
     def states(self) -> dict[str, Any]:
         """Return the states of the other objects."""
-        return {name: each.state_dict() for name, each in self.others.items()}
+        return {name: dict(each) if isinstance(each, dict) else each.state_dict() for name, each in self.others.items()}
 
     def restore(self, states: Mapping[str, Any]) -> None:
         """Load what `states` returned in another worker, or at another time."""
         for name, each in self.others.items():
-            if name in states:
+            if name not in states:
+                continue
+            if isinstance(each, dict):
+                each.clear()
+                each.update(states[name])
+            else:
                 each.load_state_dict(states[name])
 
 

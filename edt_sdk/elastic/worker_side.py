@@ -13,11 +13,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from edt_sdk.elastic import place as places
+from edt_sdk.elastic import variables
 from edt_sdk.elastic.place import Place
 from edt_sdk.elastic.run_state import RunState
 from edt_sdk.elastic.sides import Among, Loads
 from edt_sdk.elastic.things import Things
+from edt_sdk.elastic.variables import differing
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.wire.link import Generation, Trained, WorkerReady
 from edt_sdk.training.exchange.peer_errors import PeerLost
@@ -223,6 +227,8 @@ class WorkerSide:
         over = self.target is not None and self.target.over and not self.current.place.over
         with self._member.attempt():
             self._member.arrive()
+            if self.target is not None and (remark := differing(variables.of_the_script(), self.target.variables)):
+                log.warning(remark)
             self._arrived, self.target = True, None
         if self.broke:
             self._generation = self._next(self._member.recover())
@@ -244,6 +250,8 @@ class WorkerSide:
             if transfers.none_has_state:
                 saved = self._member.newest()
                 place = Place() if saved is None else self.current.place_in(saved.state)
+            else:
+                place = msgspec.structs.replace(place, variables=variables.of_the_script())
             own = places.encode(place)
         return places.decode(now.group.broadcast_bytes(own, giver))
 

@@ -18,13 +18,14 @@ def lost_words(train: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def figures(loss: float | None, accuracy: float | None) -> str:
-    """Return the known figures, such as "loss 0.1234, accuracy 97.2 %"."""
+def figures(loss: float | None, accuracy: float | None, metrics: Mapping[str, float | None] | None = None) -> str:
+    """Return the known figures, such as "loss 0.1234, accuracy 97.2 %", and further metrics."""
     known = []
     if loss is not None:
         known.append(f"loss {loss:.4g}")
     if accuracy is not None:
         known.append(f"accuracy {100 * accuracy:.1f} %")
+    known += [f"{name} {value:.4g}" for name, value in (metrics or {}).items() if value is not None]
     return ", ".join(known) or "no figures"
 
 

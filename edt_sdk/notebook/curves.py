@@ -64,6 +64,8 @@ class Curves:
             self._begin()
         step = MetricsStep(point["update"] + 1, point["loss"], point.get("world", 0), point["time"])
         if point.get("kind") == "test":
+            if not point.get("drawn", True):
+                return
             self._tested = _told(step, self._test, self._tested)
         else:
             self._last = _told(step, self._train, self._last)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from edt_sdk.training.user import payload
 from edt_sdk.training.user.hooks import Hooks
 from tests.server.supervisor.test_elastic_agents import noted, running, slots
 from tests.training.elastic import programs as own_loops
+from tests.training.elastic.programs.lines import changed
 from tests.training.numeric_job import CPU, one_update, steps_of
 from tests.training.update.test_self_check import (
     RIGHT,
@@ -259,3 +261,13 @@ def test_the_page_has_every_program_and_what_happens_to_it() -> None:
     listed = {name.replace("\\", ""): word for name, word in rows}
     assert listed == table()
     assert len(listed) == len(rows), "a program is listed twice"
+
+
+def test_the_page_has_the_lines_that_change_in_each_loop() -> None:
+    page = PAGE.read_text()
+    listed = dict(re.findall(r"^\| ([^|]+?) \|[^|]+\|[^|]+\| (\d+) \|$", page, re.MULTILINE))
+    counts = {name.replace("_", " "): changed(program) for name, program in own_loops.PROGRAMS.items()}
+    assert {name: int(count) for name, count in listed.items()} == counts
+    middle = statistics.median(counts.values())
+    assert middle <= 6
+    assert f"change, {middle:g} in the middle" in page

@@ -170,8 +170,9 @@ def repair(
     if written < updates:
         recorder.commit(last.commit_line())
     recorder.metric(last.train_line())
-    if test is not None and test.update == updates - 1:
-        recorder.metric(test)
+    for line in (*recent, test):
+        if isinstance(line, TestLine) and line.update == updates - 1:
+            recorder.metric(line)
 
 
 def _write_lost(recorder: Recorder, written: int, updates: int, recent: Iterable[LastUpdate | TestLine]) -> None:

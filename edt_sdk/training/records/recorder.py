@@ -67,7 +67,13 @@ class TrainLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
 
 
 class TestLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="test"):
-    """Holds the metrics of a validation: means over the test set. `update` is the last update committed before."""
+    """Holds the metrics of a validation: means over the test set. `update` is the last update committed before.
+
+    Attributes:
+        name: of an evaluation of a script's own loop, "" without one.
+        drawn: whether figures draw it: one of several evaluations.
+        number: grows with each validation of a training. None where there is one an epoch.
+    """
 
     __test__: ClassVar[bool] = False  # not a test of pytest's
 
@@ -78,6 +84,14 @@ class TestLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     time: float
     world: int = 0
     metrics: dict[str, float | None] = {}
+    name: str = ""
+    drawn: bool = True
+    number: int | None = None
+
+    @property
+    def place(self) -> int:
+        """Return what grows with each validation."""
+        return self.epoch if self.number is None else self.number
 
 
 MetricLine = TrainLine | TestLine
@@ -86,7 +100,7 @@ _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[MetricLine] = msgspec.json.Decoder(MetricLine)
 _commits: msgspec.json.Decoder[CommitLine] = msgspec.json.Decoder(CommitLine)
 _TEST = b'{"kind":"test"'
-# Offset after the last line, its length and checksum, last update, last validation's epoch.
+# Offset after the last line, its length and checksum, last update, last validation.
 _CURSOR = struct.Struct("<QQQqq")
 
 
@@ -196,23 +210,23 @@ def epoch_behind(line: MetricLine) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Marks how far a metrics file goes, or was read: the last update's number and the last validation's epoch.
+    """Marks how far a metrics file goes, or was read: the last update's number and the last validation's place.
 
     Both only grow, even where an update is computed twice. −1 stands for none.
     """
 
     update: int = -1
-    epoch: int = -1
+    test: int = -1
 
     def has(self, line: MetricLine) -> bool:
         """Return whether a line is already covered."""
-        return line.update <= self.update if isinstance(line, TrainLine) else line.epoch <= self.epoch
+        return line.update <= self.update if isinstance(line, TrainLine) else line.place <= self.test
 
     def after(self, line: MetricLine) -> Delivered:
         """Return the position after one more line."""
         if isinstance(line, TrainLine):
-            return Delivered(line.update, self.epoch)
-        return Delivered(self.update, line.epoch)
+            return Delivered(line.update, self.test)
+        return Delivered(self.update, line.place)
 
 
 def _last_measured(path: Path) -> Delivered:
@@ -221,9 +235,9 @@ def _last_measured(path: Path) -> Delivered:
     for _, data in backwards(path):
         is_test = data.startswith(_TEST)
         # Not every line is decoded, as a long file without any validation is read to its beginning.
-        if found.epoch < 0 if is_test else found.update < 0:
+        if found.test < 0 if is_test else found.update < 0:
             found = found.after(_decoder.decode(data))
-        if found.update >= 0 and found.epoch >= 0:
+        if found.update >= 0 and found.test >= 0:
             break
     return found
 
@@ -327,12 +341,12 @@ def _remembered(path: Path) -> tuple[_Place, Delivered]:
     # A record that is not complete counts as none.
     if len(data) != _CURSOR.size + 4 or zlib.crc32(data[4:]) != int.from_bytes(data[:4], "little"):
         return _Place(), Delivered()
-    offset, length, crc, update, epoch = _CURSOR.unpack(data[4:])
-    return _Place(offset, length, crc), Delivered(update, epoch)
+    offset, length, crc, update, test = _CURSOR.unpack(data[4:])
+    return _Place(offset, length, crc), Delivered(update, test)
 
 
 def _remember(path: Path, place: _Place, done: Delivered) -> None:
-    data = _CURSOR.pack(place.offset, place.length, place.crc, done.update, done.epoch)
+    data = _CURSOR.pack(place.offset, place.length, place.crc, done.update, done.test)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         # One write, so that a killed reader leaves the old record or the new one.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -26,8 +28,13 @@ _MIXED = (
 )
 
 
-def remarks(model: nn.Module, layout: Layout, order: Order, *, own_loop: bool = False) -> list[str]:
-    """Return sentences for the user's log about a training that works, but perhaps not as intended."""
+def remarks(
+    model: nn.Module, layout: Layout, order: Order, *, own_loop: bool = False, optimized: Container[int] = ()
+) -> list[str]:
+    """Return sentences for the user's log about a training that works, but perhaps not as intended.
+
+    `optimized`: ids of all parameters that the optimizer has.
+    """
     found: list[str] = []
     larger = "fewer shards" if own_loop else "a larger batch_size and fewer engines_number"
     owned = {id(parameter) for parameter in layout.parameters}
@@ -38,6 +45,12 @@ def remarks(model: nn.Module, layout: Layout, order: Order, *, own_loop: bool = 
         found.append(
             f"{len(left)} parameters of the model need a gradient but do not belong to the optimizer, so they are not "
             f"trained: {names}."
+        )
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad and id(p) in optimized]
+    if frozen and own_loop:
+        found.append(
+            f"The optimizer has {len(frozen)} frozen parameters, among them {frozen[0]}. To train them later, call "
+            "elastic() before requires_grad_(False)."
         )
     kinds = {type(module).__name__ for module in model.modules() if isinstance(module, _BatchNorm)}
     batch, largest = sum(order.sizes), max(order.sizes)

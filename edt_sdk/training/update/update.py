@@ -171,6 +171,7 @@ class UpdateEngine:
             for each in all_optimizers(optimizer):
                 each.load_state_dict(each.state_dict())  # moves the state to the device of the parameters
         self._layout = Layout(model, optimizer, MOST_SHARDS if order is None else order.number_of_shards)
+        self._trained = frozenset(map(id, self._layout.parameters))
         self._worker = worker
         self._said: set[str] = set()
         self._space: list[Tensor] = []
@@ -214,12 +215,18 @@ class UpdateEngine:
         self._shards = order.number_of_shards
         # All workers would log the same lines.
         if self._worker == 0:
-            self._say(remarks(self._model, self._layout, order, own_loop=self._own_loop))
+            optimized = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
+            self._say(remarks(self._model, self._layout, order, own_loop=self._own_loop, optimized=optimized))
 
     @property
     def inexact(self) -> str:
         """Return a sentence that says why the weights depend on the number of workers, "" while nothing was found."""
         return self._self_check.found
+
+    @property
+    def trained(self) -> frozenset[int]:
+        """Return the ids of the parameters whose gradients members exchange."""
+        return self._trained
 
     @property
     def gradient_bytes(self) -> int:

@@ -114,6 +114,8 @@ class DriverLoggers:
         if isinstance(line, TrainLine):
             self._train(line)
             return
+        if not line.drawn:
+            return  # a script's loop has no loggers, and the lines of its log show one of its evaluations
         loss = NAN if line.loss is None else line.loss
         call(self._old, "log_test_metrics", loss, line.accuracy or 0.0, self._running.batches)
         call(self._new, "log_test_metrics", _numbers(line.loss, line.accuracy, line.metrics), 0, line.epoch)

@@ -82,7 +82,7 @@ class ProgressLines:
         if self._tested is not None:
             # A validation of an epoch without a line is shown in the next line.
             earlier = f" (epoch {self._tested.epoch + 1})" if self._tested.epoch != newest.epoch else ""
-            parts.append(f"test{earlier} {figures(self._tested.loss, self._tested.accuracy)}")
+            parts.append(f"test{earlier} {figures(self._tested.loss, self._tested.accuracy, self._tested.metrics)}")
         workers = f"{newest.world} worker{'' if newest.world == 1 else 's'}"
         passed = 0.0 if self._since is None else newest.time - self._since
         speed = f"{self._samples / passed:,.0f} samples/s, " if passed > 0 and self._samples else ""

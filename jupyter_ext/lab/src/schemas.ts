@@ -532,6 +532,14 @@ export interface IPoint {
   samples?: number;
   world?: number;
   time: number;
+  /** Further ones by name. */
+  metrics?: Record<string, number | null>;
+  /** Of one of several evaluations, empty without one. */
+  name?: string;
+  /** Of a test: whether figures draw it. Of several evaluations they draw one. */
+  drawn?: boolean;
+  /** Grows with each evaluation of a loop of one's own. */
+  number?: number | null;
 }
 
 /** What would be submitted. */

@@ -103,6 +103,8 @@ class MetricsReader:
         """Return whether a point is beyond the points returned so far, and count it as returned if it is."""
         is_test = point.get("kind") == "test"
         number, key = point.get("epoch" if is_test else "update"), f"{point['training']}{'e' if is_test else 'u'}"
+        if is_test and point.get("number") is not None:
+            number = point["number"]  # one of several in an epoch
         if not isinstance(number, int):
             return True
         # Lost updates are recomputed and written again with the same bits, and a reader has them already

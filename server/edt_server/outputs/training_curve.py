@@ -41,6 +41,7 @@ class CurveLine(msgspec.Struct):
     samples: int = 0
     world: int = 0
     epoch: int = 0
+    drawn: bool = True
 
 
 DECODER = msgspec.json.Decoder(CurveLine)
@@ -112,7 +113,7 @@ class _Reading:
 
     def take(self, line: CurveLine) -> None:
         if line.kind == "test":
-            if line.update > self.tested:
+            if line.drawn and line.update > self.tested:
                 self.tested = line.update
                 self.test.add(TestPoint(line.update, line.loss, line.time))
             return

@@ -50,7 +50,7 @@ def everything():
 
 def test_metrics_say_which_tests_they_leave_out():
     metrics = Metrics(train=[point(0)], test=[validation(epoch) for epoch in range(12)])
-    assert "… the tests of 2 earlier epochs are in .test\n  test, epoch 3: " in repr(metrics)
+    assert "… the tests of 2 earlier validations are in .test\n  test, epoch 3: " in repr(metrics)
     assert "… and 2 more of 12, which are not shown here." in metrics._repr_html_()
     assert "earlier" not in repr(Metrics(train=[point(0)], test=metrics.test[:10]))
 
@@ -118,3 +118,11 @@ def test_a_table_says_when_it_is_empty_and_what_it_leaves_out():
     assert html_table(("A",), [], empty="None <yet>.") == "<p>None &lt;yet&gt;.</p>"
     assert html_table(("A",), []) == ""
     assert left_out(3, 3) == ""
+
+
+def test_metrics_show_each_evaluation_and_draw_one():
+    other = {**validation(0, loss=None), "accuracy": None, "name": "hard", "drawn": False, "metrics": {"f1": 0.5}}
+    metrics = Metrics(train=[point(0)], test=[validation(0), other])
+    assert metrics.test_loss == 0.4
+    assert repr(metrics).endswith("  hard, epoch 1: f1 0.5")
+    assert re.search(r">hard</td><td[^>]*>f1 0.5</td>", metrics._repr_html_())

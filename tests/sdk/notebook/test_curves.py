@@ -120,3 +120,8 @@ def test_a_mean_goes_through_the_middle_of_many_points() -> None:
     assert [step for step, _ in smooth] == list(range(1, 401))
     assert all(0.4 < mean < 0.6 for _, mean in smooth)
     assert told(*(train(u, float(u)) for u in range(79))).smooth() == []
+
+
+def test_of_several_evaluations_one_is_drawn() -> None:
+    curves = told(train(0, 10.0), test(0, 0.5), {**test(0, 7.0), "drawn": False})
+    assert (curves.test, curves.test_loss) == ([(1, 0.5)], 0.5)

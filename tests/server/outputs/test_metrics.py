@@ -13,6 +13,7 @@ from edt_sdk.schemas.errors import InvalidRequest
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_server.outputs.metrics import MetricsReader, thin, validations
 from edt_server.outputs.tail import to_cursor
+from edt_server.service.last_metrics import last_metrics
 
 
 @pytest.fixture
@@ -144,3 +145,30 @@ def test_thinning_keeps_first_last_and_extremes_in_order(values, count):
         assert max(numbers) in [point["loss"] for point in kept]
     if len(numbers) == len(values) and numbers:
         assert min(numbers) in [point["loss"] for point in kept]
+
+
+def test_several_evaluations_of_an_epoch_are_all_there(paths):
+    tests = [{"kind": "test", "epoch": 1, "number": number, "loss": 0.5} for number in (4, 5, 9)]
+    write(paths, 0, {"kind": "test", "epoch": 0, "number": None, "loss": 0.5}, *tests, tests[0])
+    batch = MetricsReader(paths).read()
+    assert [point["number"] for point in batch.points] == [None, 4, 5, 9]
+    write(paths, 0, tests[-1], {**tests[-1], "number": 12})
+    assert [point["number"] for point in MetricsReader(paths, after=batch.next).read().points] == [12]
+
+
+def test_the_last_metrics_are_those_of_each_evaluation(paths):
+    drawn = {"kind": "test", "epoch": 0, "loss": 0.5, "accuracy": None, "metrics": {"f1": 0.75}}
+    other = {**drawn, "name": "hard", "drawn": False, "accuracy": 0.25}
+
+    def record(training, *tests):
+        with paths.metrics(training).open("ab") as file:
+            file.write(msgspec.json.Encoder().encode_lines(tests))
+
+    record(0, {**drawn, "loss": 9.0}, drawn)
+    assert last_metrics(paths) == {"test_loss": 0.5, "f1": 0.75}
+    record(0, other)
+    assert last_metrics(paths) == {
+        "test_loss": 0.5, "f1": 0.75, "hard_loss": 0.5, "hard_accuracy": 0.25, "hard_f1": 0.75,
+    }  # fmt: skip
+    record(1, {**drawn, "loss": None})
+    assert last_metrics(paths) == {"f1": 0.75}

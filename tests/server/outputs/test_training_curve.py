@@ -152,3 +152,9 @@ def test_fewest_keeps_ends_and_count(paths, most):
     few = fewest(points, most, height)
     assert len(few) <= most
     assert (few[0], few[-1]) == (points[0], points[-1])
+
+
+def test_of_several_evaluations_one_is_drawn(paths):
+    write(paths, [train(0), test(0, 0.5), {**test(0, 7.0), "drawn": False}, train(1), {**test(1, 8.0), "drawn": False}])
+    write(paths, [test(1, 0.25)])
+    assert [point.loss for point in CurveShelf().read(paths).test] == [0.5, 0.25]

@@ -74,7 +74,10 @@ train = torch.utils.data.TensorDataset(
 test = torch.utils.data.TensorDataset(
     torch.randn(43, 1, 6, 6, generator=numbers), torch.randint(0, 3, (43,), generator=numbers)
 )
-run = edt.elastic(model=net, heads=heads, body=body, schedule=schedule, average=average, counter=counter, seed=3)
+mine = {"best": float("inf")}
+run = edt.elastic(
+    model=net, heads=heads, body=body, schedule=schedule, average=average, counter=counter, mine=mine, seed=3
+)
 
 
 def validate(batch):
@@ -83,7 +86,9 @@ def validate(batch):
     return {"loss": F.cross_entropy(outputs, y), "accuracy": (outputs.argmax(1) == y).sum().item() / len(y)}
 
 
+begun = 0  # does not travel: a worker that joins says so
 for epoch in run.epochs(EPOCHS):
+    begun = begun + 1
     if run.first:
         note("begin", epoch, counter.steps)
     deadline = time.monotonic() + 180
@@ -99,8 +104,11 @@ for epoch in run.epochs(EPOCHS):
         if run.first:
             note("update", update.number, update.loss)
     score = run.evaluate(test, validate, batch=5)
+    seen = run.evaluate(train, validate, batch=9, name="train")
+    run.evaluate(test, validate, batch=7)
+    mine["best"] = min(mine["best"], score["loss"])
     better = run.save_best(score["loss"], average.module, lower=True)
     if run.first:
-        note("score", epoch, score, better, schedule.get_last_lr())
+        note("score", epoch, score, seen, better, mine, run.loss, schedule.get_last_lr())
 if run.first:
     note("end", hash_of(net, average), counter.steps, torch.rand(1).item())

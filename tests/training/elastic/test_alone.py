@@ -12,13 +12,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
 import edt_sdk.elastic as edt
+from edt_sdk.elastic import variables
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, Unprocessable
 from edt_sdk.training.sampling.order import Order
 
 SAMPLES = 40
+FUNCTION = "test_variables_that_do_not_travel_are_compared"
 
 
 @pytest.fixture
@@ -210,6 +212,91 @@ def test_state_that_the_engine_does_not_know_is_found(
     assert kept or "model.model.calls" in found[0]
 
 
+def test_a_data_loader_says_all_that_is_not_given(data: TensorDataset, net: nn.Module) -> None:
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+
+    def seen(loader: DataLoader[Any], **options: Any) -> list[list[int]]:
+        found = []
+        for update in run.updates(loader, **options):
+            losses = []
+            for x, y in update:
+                update.keep("samples", (x[:, None] == data.tensors[0]).all(2).int().argmax(1))
+                losses.append(F.cross_entropy(net(x), y))
+                update.backward(losses[-1])
+            update.step()
+            found.append(update.kept("samples").tolist())
+        return found
+
+    shuffled = seen(DataLoader(data, 16, shuffle=True))
+    assert [len(batch) for batch in shuffled] == [16, 16, 8]
+    assert sorted(index for batch in shuffled for index in batch) == list(range(SAMPLES))
+    assert not math.isnan(run.loss)
+    in_order = [list(range(0, 16)), list(range(16, 32))]
+    assert seen(DataLoader(data, 16, drop_last=True)) == in_order
+    assert [len(batch) for batch in seen(DataLoader(data, 4), batch=20)] == [20, 20]
+    batch = DataLoader(data, 7, collate_fn=lambda items: len(items))
+    assert run.evaluate(batch, float) == pytest.approx((5 * 7 * 7 + 5 * 5) / SAMPLES)
+
+
+def test_a_data_set_that_grows_is_seen_as_it_is(net: nn.Module) -> None:
+    rows = [(torch.full((6,), float(number)), number % 3) for number in range(4)]
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+
+    def samples(**options: Any) -> list[int]:
+        seen: list[int] = []
+        for update in run.updates(rows, batch=4, shards=1, **options):
+            for x, y in update:
+                seen += x[:, 0].int().tolist()
+                update.backward(F.cross_entropy(net(x), y))
+            update.step()
+        return list(dict.fromkeys(seen))  # the self-check computes some once more
+
+    assert sorted(samples()) == list(range(4))
+    rows += [(torch.full((6,), float(number)), 0) for number in range(4, 8)]
+    first, second = samples(), samples()
+    assert sorted(first) == sorted(second) == list(range(8))
+    assert first != second, "each pass has its own order, also outside of epochs"
+    samples(loader_workers=1)
+    rows.append(rows[0])
+    with pytest.raises(Unprocessable, match="length of a data set has changed"):
+        samples(loader_workers=1)
+
+
+def test_layers_thawed_in_the_course_of_a_training(
+    data: TensorDataset, net: nn.Module, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A layer that was frozen at the beginning has no place among the gradients."""
+    layer: nn.Module = net[0]  # type: ignore[index]
+    layer.requires_grad_(False)
+    caplog.set_level("INFO")
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+
+    def train() -> None:
+        for update in run.updates(data, batch=8, shards=2):
+            layer.requires_grad_(update.number > 1)
+            for x, y in update:
+                update.backward(F.cross_entropy(net(x), y))
+            update.step()
+
+    with pytest.raises(Unprocessable, match=r"model\.0\.weight, model\.0\.bias needed no gradient") as refused:
+        train()
+    assert run.update == 3
+    assert "Call elastic() before requires_grad_(False)" in refused.value.hint
+    assert "2 frozen parameters, among them model.0.weight" in caplog.text
+
+
+def test_variables_that_do_not_travel_are_compared() -> None:
+    bad, name, text, large, other = 2, "net", "x" * 300, 1 << 300, [1]
+    others = variables.of_the_script()
+    assert others.items() >= {f"{FUNCTION}.bad": "2", f"{FUNCTION}.name": "'net'"}.items()
+    assert not {f"{FUNCTION}.text", f"{FUNCTION}.large", f"{FUNCTION}.other"} & others.keys()
+    assert variables.differing(others, others) == ""
+    bad = 0
+    said = variables.differing(variables.of_the_script(), others)
+    assert f"not as in the others: {FUNCTION}.bad is 2, here 0. If they decide" in said
+    assert [bad, name, len(text), large, other] == [0, "net", 300, 1 << 300, [1]]
+
+
 class Stream(IterableDataset[int]):
     def __iter__(self) -> Any:
         return iter(range(10))
@@ -218,8 +305,8 @@ class Stream(IterableDataset[int]):
 class TestWhatIsRefused:
     def test_things_without_a_state(self, net: nn.Module) -> None:
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        with pytest.raises(InvalidRequest, match=r"elastic\(stop=…\) got a dict, which has no state_dict"):
-            edt.elastic(model=net, optimizer=optimizer, stop={})
+        with pytest.raises(InvalidRequest, match=r"elastic\(stop=…\) got a list, which has no state_dict"):
+            edt.elastic(model=net, optimizer=optimizer, stop=[])
         with pytest.raises(InvalidRequest, match="at least one optimizer"):
             edt.elastic(model=net)
         with pytest.raises(InvalidRequest, match="at least one model"):
@@ -244,9 +331,12 @@ class TestWhatIsRefused:
 
     def test_what_is_no_data_set(self, data: TensorDataset, net: nn.Module) -> None:
         run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
-        with pytest.raises(InvalidRequest, match="A DataLoader cannot be divided") as refused:
-            next(run.updates(DataLoader(data, 4), batch=4))
-        assert "Give its data set" in refused.value.hint
+        with pytest.raises(InvalidRequest, match="A DataLoader with a batch_sampler"):
+            next(run.updates(DataLoader(data, batch_sampler=BatchSampler(range(SAMPLES), 4, False))))
+        with pytest.raises(InvalidRequest, match="A Stream cannot be divided"):
+            next(run.updates(DataLoader(Stream(), 4)))
+        with pytest.raises(InvalidRequest, match="batch must be a whole number, not None"):
+            next(run.updates(data))
         with pytest.raises(InvalidRequest, match="A Stream cannot be divided"):
             next(run.updates(Stream(), batch=4))
         with pytest.raises(InvalidRequest, match="evaluate"):

@@ -97,6 +97,10 @@ def check(job: StandIn, alone: list[Any]) -> None:
             seen.setdefault(commit["epoch"], []).extend(shard["indices"])
     assert all(sorted(indices) == list(range(53)) for indices in seen.values())
     assert len(seen) == 6
+    measured = [json.loads(line) for line in job.paths.metrics(0).read_text().splitlines()]
+    tests = [(line["epoch"], line["name"], line["drawn"]) for line in measured if line["kind"] == "test"]
+    names = ("", True), ("train", False), ("test2", False)
+    assert tests == [(epoch, *name) for epoch in range(6) for name in names]
 
 
 def test_one_worker_ends_with_the_bits_of_a_plain_process(job: StandIn, alone: list[Any]) -> None:
@@ -122,6 +126,7 @@ def test_workers_that_come_and_go_end_with_the_same_bits(job: StandIn, alone: li
     job.joined(3)
     assert ended(job, 1, 2) == UPDATES
     check(job, alone)
+    assert "variables of the script are not as in the others: begun is 2, here 1" in job.children["w1"].text
 
 
 def test_a_killed_worker_costs_no_update(job: StandIn, alone: list[Any]) -> None:

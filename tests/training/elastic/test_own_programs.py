@@ -18,6 +18,17 @@ IN_JOBS = [
     name if name in SHORT else pytest.param(name, marks=pytest.mark.long)  # three processes and three sizes each
     for name in programs.PROGRAMS
 ]
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def found_by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def needs(name: str) -> None:
+    if name == "timm_resnet":
+        pytest.importorskip("timm", reason="timm is not installed, and with it torchvision")
 
 
 @torch.no_grad()
@@ -36,11 +47,18 @@ def test_a_loop_of_its_own_is_the_plain_loop(name: str) -> None:
     assert float((plain - ours).norm() / plain.norm()) < 1e-5
 
 
+@pytest.mark.parametrize("name", [each.__name__ for each in programs.DRAWING])
+def test_the_plain_loop_of_a_program_that_draws_runs(name: str) -> None:
+    needs(name)
+    assert flat(result(name, plain=True)).isfinite().all()
+
+
 @pytest.mark.parametrize("name", IN_JOBS)
 def test_one_three_and_two_workers_with_a_death_have_one_hash(name: str, tmp_path: Path) -> None:
-    programs.main(tmp_path, name)
+    needs(name)
+    programs.run(tmp_path, name)
     (alone,) = (path.read_text() for path in tmp_path.glob("end-*"))
-    with job_of("programs.py", programs.SHARDS, args=(name,)) as job:
+    with job_of("programs/__main__.py", programs.SHARDS, args=(name,)) as job:
         hold(job, 3, 8)
 
         def at(number: int) -> bool:

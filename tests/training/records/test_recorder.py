@@ -234,3 +234,18 @@ def test_a_file_that_was_cut_and_is_as_long_again_is_noticed(tmp_path: Path) -> 
         recorder.metric(train(update, loss=1 / (update + 2)))
     recorder.close()
     assert [line.update for line in reader.read()] == [6, 7, 8]
+
+
+def test_several_validations_of_an_epoch_are_each_recorded_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics"
+    of_the_epoch = TestLine(epoch=0, update=0, loss=0.5, accuracy=None, time=3.0)
+    one, two = (
+        msgspec.structs.replace(of_the_epoch, epoch=1, number=number, name=name, drawn=not name)
+        for number, name in ((5, ""), (6, "train"))
+    )
+    recorder, reader = Recorder(tmp_path / "commits", path), MetricsFollower(path)
+    for line in (of_the_epoch, one, one, two):
+        recorder.metric(line)
+    recorder.close()
+    Recorder(tmp_path / "commits", path).metric(two)  # another rank 0 may not know that it is there
+    assert list(reader.read()) == [of_the_epoch, one, two]
