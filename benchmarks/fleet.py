@@ -80,7 +80,9 @@ def main(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True)
     times: dict[str, list[float]] = defaultdict(list)
     with Network(*NAMES, HEAD) as network:
-        machines = Machines(network, folder, more={"EdtApp.host_silent": options.silent})
+        machines = Machines(
+            network, folder, more={"EdtApp.host_silent": options.silent, "EdtApp.checkpoint_interval": 30.0}
+        )
         with machines.serving() as jobs:
             for name in NAMES:
                 machines.join(jobs, name)
