@@ -154,7 +154,7 @@ class Job:
             before = world
         self.loader.close()
         # The self-check accuses no right program.
-        assert self.engine.inexact == ""
+        assert self.engine.inexact == "", self.engine.inexact
         return digest(self.model, self.optimizer), self.log
 
     def receive(self, group):

@@ -7,7 +7,8 @@ tmpfs with it. The bytes are those of `transfer.send`, written straight into the
 often a state is copied.
 
 A slot can be *pinned* for an epoch: it holds the state at the end of that epoch and is not overwritten until the files
-of the epoch are written, by this writer or, after its death, by the next one.
+of the epoch are written, by this writer or, after its death, by the next one. The files are written from the slot
+itself, and so are the other checkpoints: another copy would be as large as weights and optimizer together.
 """
 
 from __future__ import annotations
@@ -79,6 +80,23 @@ class MirrorSlot:
     epoch: int = 0
 
 
+class SlotState:
+    """A state that was just copied into a slot, which is not overwritten until `release`."""
+
+    def __init__(self, memory: Tensor, places: dict[int, int], release: Callable[[], None]) -> None:
+        self._memory = memory
+        self._places = places
+        self.release = release
+
+    def view(self, tensor: Tensor) -> Tensor | None:
+        """Return the copy of a tensor of the state, None where it does not lie in the slot by itself."""
+        begin = self._places.get(tensor.data_ptr())
+        if begin is None or begin % tensor.element_size() or tensor.nbytes <= transfer.SMALL:
+            return None
+        memory = self._memory[begin : begin + tensor.nbytes].view(tensor.dtype)
+        return memory.as_strided(tensor.shape, tensor.stride())
+
+
 class Mirror:
     """Holds the two slots of a training. None or a missing folder switches the mirror off."""
 
@@ -87,6 +105,7 @@ class Mirror:
         self._training = training
         self._pace = pace or CopyInterval()
         self._maps: dict[Path, _Mapping] = {}
+        self._held: set[Path] = set()
 
     def copy_if_due(self, capture: Callable[[], State], position: int, updates: int) -> bool:
         """Copy the state if a copy is due. Return whether it was copied. Lack of memory switches the mirror off."""
@@ -99,27 +118,30 @@ class Mirror:
         self._pace.expect(size_of(state) / _BYTES_PER_SECOND)
         if not self._pace.due:
             return False
-        return self._copied(begin, state, position, updates)
+        kept = self._copied(begin, state, position, updates)
+        if kept is not None:
+            kept.release()
+        return kept is not None
 
-    def pin(self, state: State, position: int, updates: int, epoch: int) -> bool:
-        """Copy the state at the end of `epoch` (from 1) and pin it until `unpin`. Return whether that was possible.
+    def pin(self, state: State, position: int, updates: int, epoch: int = 0) -> SlotState | None:
+        """Copy the state and return the copy, which is kept until its `release`. None when that is not possible.
 
-        Lack of memory never raises, as in `copy_if_due`.
+        The end of an `epoch` (from 1) is also pinned until `unpin`. Lack of memory never raises, as in `copy_if_due`.
         """
         if self._folder is None:
-            return False
+            return None
         return self._copied(time.monotonic(), state, position, updates, epoch)
 
-    def _copied(self, begin: float, state: State, position: int, updates: int, epoch: int = 0) -> bool:
+    def _copied(self, begin: float, state: State, position: int, updates: int, epoch: int = 0) -> SlotState | None:
         try:
-            if not (self._has_room(size_of(state)) and self.put(state, position, updates, epoch)):
-                return False
+            kept = self.put(state, position, updates, epoch, hold=True) if self._has_room(size_of(state)) else None
         except OSError as error:
             self._off(f"{error.strerror or error}")
-            return False
+            return None
         # The copy of an epoch's end counts like one that was due.
-        self._pace.took(time.monotonic() - begin)
-        return True
+        if kept is not None:
+            self._pace.took(time.monotonic() - begin)
+        return kept
 
     def pinned(self) -> list[MirrorSlot]:
         """Return the slots that are pinned for an epoch, the oldest epoch first."""
@@ -136,18 +158,20 @@ class Mirror:
                 with contextlib.suppress(FileNotFoundError), slot.path.open("r+b", buffering=0) as file:
                     os.pwrite(file.fileno(), bytes(8), _EPOCH_AT)
 
-    def put(self, state: State, position: int, updates: int, epoch: int = 0) -> bool:
-        """Copy the state over the older slot that is not pinned. Return False when both are pinned.
+    def put(self, state: State, position: int, updates: int, epoch: int = 0, *, hold: bool = False) -> SlotState | None:
+        """Copy the state over the older slot that is not in use, and return the copy. None when both are in use.
+
+        With `hold` it is in use from now on.
 
         Raises:
             OSError: there is not enough memory.
         """
         slots = self.slots()
-        owing = {slot.path for slot in slots if slot.epoch}
+        owing = {slot.path for slot in slots if slot.epoch} | self._held
         free = [path for path in self._paths() if path not in owing]
-        # Both slots are pinned while the files of two epochs are being written.
+        # Both slots are in use while two files are being written.
         if not free:
-            return False
+            return None
         age = {slot.path: slot.position for slot in slots}
         # A slot without a complete state is overwritten first, else the older one: the newer one must survive a kill
         # during the copy.
@@ -157,7 +181,10 @@ class Mirror:
         peer = _Writer(mapping)
         transfer.send(peer, (0,), state)
         mapping.seal(self._training, position, updates, peer.length, epoch)
-        return True
+        assert mapping.bytes is not None
+        if hold:
+            self._held.add(path)
+        return SlotState(mapping.bytes, peer.places, lambda: self._held.discard(path))
 
     def slots(self) -> list[MirrorSlot]:
         """Return the slots with a complete state."""
@@ -270,7 +297,9 @@ class _Mapping:
 
     def close(self) -> None:
         self.bytes = None
-        self._memory.close()
+        # A file may be written from it. Then its last reader frees it.
+        with contextlib.suppress(BufferError):
+            self._memory.close()
 
 
 class _Done:
@@ -284,6 +313,8 @@ class _Writer:
     def __init__(self, mapping: _Mapping) -> None:
         self._mapping = mapping
         self.length = 0
+        self.places: dict[int, int] = {}
+        """Where the copies of tensors begin in the mapping, by the address that they were copied from."""
 
     def send(self, tensor: Tensor, dst: int) -> _Done:
         begin = _DATA + self.length
@@ -291,6 +322,7 @@ class _Writer:
         if end > self._mapping.size or self._mapping.bytes is None:
             raise ValueError("a state is larger than its tensors; this is a bug in mirror.size_of")
         self._mapping.bytes[begin:end].copy_(tensor.view(torch.uint8))
+        self.places.setdefault(tensor.data_ptr(), begin)
         self.length = end - _DATA
         return _Done()
 

@@ -101,12 +101,10 @@ class Keeper:
         # Skip it while files are still being written: a disk that is slower than the interval would queue up states.
         if now - self._last >= self._interval and not self._writing:
             self._last = now
-            state = capture()
-            snapshot = self._taken(state)
-            # Capture at most once: the mirror below copies the same state.
-            capture = partial(_given, state)
+            snapshot = self._taken(capture(), position, updates)
             self._start(f"update-{updates}", snapshot, partial(self._write_update, snapshot, position, updates))
-        self._mirror.copy_if_due(capture, position, updates)
+        else:
+            self._mirror.copy_if_due(capture, position, updates)
 
     def epoch(
         self,
@@ -123,15 +121,15 @@ class Keeper:
         member takes part in any further exchange: the others could otherwise change the model while the only process
         that holds the state of this moment dies.
         """
-        snapshot = self._taken(capture())
+        # Pinned before the files are written: if this process is killed, the next rank 0 writes them from the slot
+        # (decision 010).
+        snapshot = self._taken(capture(), position, updates, number)
         try:
             pair = checkpoint.pair(model, optimizer, snapshot.copies)
         except BaseException:
-            self._free.put(snapshot)
+            self._mirror.unpin(number)
+            self._put_back(snapshot)
             raise
-        # Before the files are written: if this process is killed, the next rank 0 writes them from the slot (decision
-        # 010).
-        self._mirror.pin(snapshot.state, position, updates, number)
         self._last = time.monotonic()
 
         def write() -> None:
@@ -181,11 +179,11 @@ class Keeper:
     def save(self, capture: Callable[[], State], position: int, updates: int) -> None:
         """Write `update-<updates>.ckpt` now and return when it is on disk. OSError when it cannot be written."""
         self._wait(self._patient)
-        snapshot = self._taken(capture())
+        snapshot = self._taken(capture(), position, updates)
         try:
             when_there_is_room(lambda: self._write_update(snapshot, position, updates), self._patient)
         finally:
-            self._free.put(snapshot)
+            self._put_back(snapshot)
         self._last = time.monotonic()
 
     def final(self, model: nn.Module, optimizer: Optimizer, scheduler: Any = None) -> None:
@@ -308,15 +306,23 @@ class Keeper:
 
     # --- one thread ---------------------------------------------------------------------------------------------------
 
-    def _taken(self, state: State) -> StateCopy:
-        """Return a copy of `state`. Waits while both copies are still being written."""
+    def _taken(self, state: State, position: int, updates: int, epoch: int = 0) -> StateCopy:
+        """Return a copy of `state`, the mirror's where it has room. Waits while both copies are still being written."""
         snapshot = self._free.get()
         try:
-            snapshot.take(state)
+            on_cpu = all(tensor.device.type == "cpu" for tensor in (*state.own.values(), *state.tensors))
+            kept = self._mirror.pin(state, position, updates, epoch) if on_cpu else None
+            snapshot.take(state, kept)
+            if not on_cpu and (copied := self._mirror.pin(snapshot.state, position, updates, epoch)) is not None:
+                copied.release()  # files are written from page-locked memory, into which the device copies by itself
         except BaseException:
-            self._free.put(snapshot)
+            self._put_back(snapshot)
             raise
         return snapshot
+
+    def _put_back(self, snapshot: StateCopy) -> None:
+        snapshot.give_back()
+        self._free.put(snapshot)
 
     @property
     def _writing(self) -> bool:
@@ -339,7 +345,7 @@ class Keeper:
             # A disk may raise anything, and so may torch. No error of a checkpoint may end the training.
             _not_written(name, error)
         finally:
-            self._free.put(snapshot)
+            self._put_back(snapshot)
 
     def _may_wait(self) -> bool:
         """Return whether an epoch's files may wait for room on the disk, while the training goes on."""
@@ -378,10 +384,6 @@ class Keeper:
                 durable.sync(path)
         path = self._folder / f"{name}{SUFFIX}"
         ckpt.write(path, state, training=self._training, position=position, updates=updates, epoch=epoch)
-
-
-def _given(state: State) -> State:
-    return state
 
 
 def _not_written(name: str, error: Exception) -> None:

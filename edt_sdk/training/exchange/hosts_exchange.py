@@ -86,10 +86,10 @@ class HostsExchange(SharedExchange):
             roots = roots[:1]
             counts = [sum(self.counts[share.start : share.stop]) for share in shares]
             shares = [range(host, host + 1) for host in range(len(shares))]
-        summands = Summands(neighbours, self.counts, fast=self.fast)
+        summands, results = Summands(neighbours, self.counts, fast=self.fast), neighbours.results(self.total)
         # Not the window itself: the library may still write into what it received when a member is lost.
         received: list[Tensor] = []
-        for (section, span), result in zip(neighbours.spans, neighbours.result, strict=True):
+        for (section, span), result in zip(neighbours.spans, results, strict=True):
             if not lane.joined:
                 pieces.add(_Elsewhere(lane, result))
                 continue
@@ -99,6 +99,6 @@ class HostsExchange(SharedExchange):
             received.append(self.scratch.take(result, len(result)))
             pieces.add(PieceInTree(lane, shares, parts, counts, received[-1], self.divisor, self.scratch, lent=True))
         pieces.finish()
-        for result, values in zip(neighbours.result, received, strict=False):
+        for result, values in zip(results, received, strict=False):
             result.copy_(values)
             self.scratch.give_back(values)

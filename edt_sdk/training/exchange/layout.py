@@ -209,13 +209,6 @@ class Layout:
             start += nbytes
         return tuple(found)
 
-    def slices_nbytes(self, world: int) -> int:
-        """Return the bytes of a rank's slices. Fewer ranks need more."""
-        return sum(
-            (span.stop - span.start) // world * self._kinds[section][0].itemsize
-            for section, span in self.spans(world, self.nbytes)
-        )
-
     def pieces_of_entries(self, world: int, limit: int) -> tuple[list[list[int]], list[int]]:
         """Return the pieces (numbers in `spans`) each entry touches, and how many entries touch each piece."""
         spans = self.spans(world, limit)

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 _WORD = torch.int64
 TELLS_HOSTS = 1 << 62
 """Marks the token of a member that can say whom it sees. Those of the versions before do not have it."""
+IN_PLACE = -1 << 63
+"""Marks the token of a member that leaves finished slices in its vector itself, for others to read there."""
 # Bytes touched per call: while the kernel provides pages, this process can map nothing.
 _PIECE = 4 << 20
 
@@ -65,7 +67,7 @@ class Window:
         self._growing = threading.Lock()
         _, page = self.allocate(mmap.PAGESIZE)
         self.board = page.view(_WORD)
-        self.address = Address(os.getpid(), self._file, TELLS_HOSTS | secrets.randbits(62))
+        self.address = Address(os.getpid(), self._file, IN_PLACE | TELLS_HOSTS | secrets.randbits(62))
         self.board[0] = self.address.token
 
     def allocate(self, nbytes: int) -> tuple[int, Tensor]:
@@ -80,6 +82,11 @@ class Window:
             self._length += -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
             os.ftruncate(self._file, self._length)
         return start, _mapped(self._file, start, nbytes)
+
+    def release(self, start: int, nbytes: int) -> None:
+        """Give the pages of allocated memory back to the kernel. They are zeros when they are touched again."""
+        with mmap.mmap(self._file, nbytes, offset=start) as memory:
+            memory.madvise(mmap.MADV_REMOVE)
 
     def __del__(self) -> None:
         if self._file >= 0:

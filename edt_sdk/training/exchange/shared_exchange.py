@@ -26,7 +26,7 @@ from edt_sdk.training.exchange.blocks import blocks, subtrees
 from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.exchange.group_exchange import PIECE
 from edt_sdk.training.exchange.layout import Flat, Layout
-from edt_sdk.training.exchange.memory_window import TELLS_HOSTS, Address, View, Window, touch
+from edt_sdk.training.exchange.memory_window import IN_PLACE, TELLS_HOSTS, Address, View, Window
 from edt_sdk.training.exchange.reduction_plan import Move
 from edt_sdk.training.exchange.tree import ShardNode, finish
 
@@ -36,27 +36,29 @@ CHUNK = 128 << 10
 LEAST_PIECE = 1 << 20
 """Bytes of the smallest piece that travels between hosts."""
 
+LEAST_IN_PLACE = 32 << 20
+"""Bytes of a vector from which finished slices lie in it, and not apart: another barrier costs less than the memory."""
+
 Spans = Sequence[tuple[int, slice]]
 # Words of the notice board. Word 0 is the token of the window.
 _RESULT, _SUMS = 1, 2
 
 
 class Result:
-    """Allocates memory in this member's window for its finished slices, without gaps."""
+    """Allocates memory in this member's window for its finished slices, without gaps.
+
+    For small vectors, and for groups with a member of a version that reads them there. Until it is written it costs
+    nothing.
+    """
 
     def __init__(self, layout: Layout, window: Window) -> None:
         self._layout = layout
-        # Where one member adds up for its whole host, its slice is everything. Memory that is never written costs
-        # nothing.
+        # Where one member adds up for its whole host, its slice is everything.
         self.start, self._memory = window.allocate(layout.nbytes)
 
     def slices(self, spans: Spans, count: int) -> tuple[Tensor, ...]:
         """Return this member's slices of these spans, each of which is cut into `count`."""
         return self._layout.slices(self._memory, spans, count)
-
-    def touch(self, world: int) -> None:
-        """Make the kernel provide the pages that `world` ranks need. Thread-safe."""
-        touch(self._memory[: self._layout.slices_nbytes(world)])
 
 
 class Neighbour:
@@ -66,22 +68,24 @@ class Neighbour:
         self._view = view
         self._layout = layout
         self._vectors: dict[int, tuple[Tensor, ...]] = {}
-        self._results: dict[int, Tensor] = {}
 
     def sums(self, count: int) -> list[tuple[Tensor, ...]]:
         """Return the sections of the member's sums at their announced addresses."""
-        starts = self._view.board[_SUMS : _SUMS + count].tolist()
-        for start in starts:
-            if start not in self._vectors:
-                self._vectors[start] = self._layout.sections(self._view.memory(start, self._layout.nbytes))
-        return [self._vectors[start] for start in starts]
+        return [self._vector(start) for start in self._view.board[_SUMS : _SUMS + count].tolist()]
+
+    def total(self) -> tuple[Tensor, ...]:
+        """Return the sections of the vector with the member's finished slices, at its announced address."""
+        return self._vector(int(self._view.board[_RESULT]))
 
     def slices(self, spans: Spans, count: int) -> tuple[Tensor, ...]:
-        """Return the member's finished slices at their announced address. See `Result.slices`."""
-        start = int(self._view.board[_RESULT])
-        if start not in self._results:
-            self._results[start] = self._view.memory(start, self._layout.nbytes)
-        return self._layout.slices(self._results[start], spans, count)
+        """Return the finished slices of a member that leaves them apart. See `Result.slices`."""
+        memory = self._view.memory(int(self._view.board[_RESULT]), self._layout.nbytes)
+        return self._layout.slices(memory, spans, count)
+
+    def _vector(self, start: int) -> tuple[Tensor, ...]:
+        if start not in self._vectors:
+            self._vectors[start] = self._layout.sections(self._view.memory(start, self._layout.nbytes))
+        return self._vectors[start]
 
 
 class Neighbours:
@@ -93,7 +97,8 @@ class Neighbours:
         here: the ranks of this one.
         lanes: how many of the members here add up. Each has an equal slice of every span.
         spans: the pieces of a vector.
-        result: memory for this member's finished slices, one for each span.
+
+    `apart` is memory in this member's window for its finished slices, None where they lie in its vector itself.
     """
 
     def __init__(
@@ -103,7 +108,7 @@ class Neighbours:
         layout: Layout,
         window: Window,
         members: Mapping[Address, Neighbour],
-        result: Result,
+        apart: Result | None,
     ) -> None:
         self.group = group
         self.known = members
@@ -114,19 +119,27 @@ class Neighbours:
         # Between hosts several pieces are under way at once. Within a host nothing travels.
         limit = layout.nbytes if len(hosts) == 1 else min(PIECE, max(LEAST_PIECE, layout.nbytes // 4))
         self.spans = layout.spans(self.lanes * len(hosts), limit)
-        self.result = result.slices(self.spans, self.lanes)
-        self._start = result.start
+        self._own = group.rank - self.here.start
+        self._apart = apart
         self._board = window.board
         self._members = tuple(members.values())
 
-    def announce(self, sums: Sequence[Flat]) -> None:
+    def announce(self, sums: Sequence[Flat], total: Flat) -> None:
         """Write the addresses of this member's sums and finished slices on the notice board."""
         # Written before the records travel. Their all-gather orders these writes before any read by another member.
-        self._board[_RESULT] = self._start
-        for word, vector in enumerate(sums, _SUMS):
+        for word, vector in ((_RESULT, self._apart or total), *enumerate(sums, _SUMS)):
             if vector.start is None:
                 raise ValueError("a vector outside the window cannot be read by others")
             self._board[word] = vector.start
+
+    def results(self, total: Flat) -> tuple[Tensor, ...]:
+        """Return the memory for this member's finished slices, one for each span.
+
+        In its vector nobody else reads them before it has them: each member adds up its own slice alone.
+        """
+        if self._apart is not None:
+            return self._apart.slices(self.spans, self.lanes)
+        return tuple(total.sections[section][self.lane(span, self._own)] for section, span in self.spans)
 
     def sums(self, rank: int, count: int) -> list[tuple[Tensor, ...]]:
         """Return the sections of a member's sums at their announced addresses."""
@@ -144,9 +157,18 @@ class Neighbours:
         # 0.1 ms faster, but a wait on them would never notice a death (decision 012).
         self.group.barrier()
         for number, member in enumerate(self._members[: self.lanes]):
-            theirs = member.slices(self.spans, self.lanes)
+            if self._apart is not None:
+                theirs = member.slices(self.spans, self.lanes)
+            elif number == self._own:
+                continue
+            else:
+                vector = member.total()
+                theirs = tuple(vector[section][self.lane(span, number)] for section, span in self.spans)
             for (section, span), values in zip(self.spans, theirs, strict=True):
                 total.sections[section][self.lane(span, number)].copy_(values)
+        if self._apart is None:
+            # The next update begins to overwrite the vector at once.
+            self.group.barrier()
 
 
 def hosts_of(seen: Sequence[Sequence[int]]) -> tuple[range, ...] | None:
@@ -201,7 +223,9 @@ def meet(
         hosts = hosts_of(by_all.view(group.world, group.world).tolist())
     if window is None or result is None or hosts is None or len(hosts) == group.world:
         return None
-    return Neighbours(group, hosts, layout, window, members, result)
+    # Also for the barrier after the copies, which all members of the group enter.
+    in_place = layout.nbytes >= LEAST_IN_PLACE and all(token & IN_PLACE for token in addresses[2::3].tolist())
+    return Neighbours(group, hosts, layout, window, members, None if in_place else result)
 
 
 class Summands:
@@ -265,7 +289,7 @@ class SharedExchange:
 
     def start_all(self) -> None:
         """Let the other members read this member's sums."""
-        self.neighbours.announce(self.sums)
+        self.neighbours.announce(self.sums, self.total)
 
     def finish(self) -> Flat:
         """Return the total. Call it only after a collective that all members entered after their `start_all`.
@@ -280,7 +304,7 @@ class SharedExchange:
         """Sum this rank's slices of all vectors into the memory that the other members will read."""
         neighbours = self.neighbours
         summands = Summands(neighbours, self.counts, fast=self.fast)
-        for (section, span), result in zip(neighbours.spans, neighbours.result, strict=True):
+        for (section, span), result in zip(neighbours.spans, neighbours.results(self.total), strict=True):
             summands.add(section, neighbours.lane(span, neighbours.group.rank), result, self.divisor)
 
 

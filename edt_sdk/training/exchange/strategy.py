@@ -42,8 +42,9 @@ class Vectors:
         while True:
             # A kept gradient of an optimizer or a hook still points into its vector and would see the next values. Skip
             # it.
-            for number, vector in enumerate(self._free):
-                if vector.alone:
+            # The one used last, so that others need no memory.
+            for number in reversed(range(len(self._free))):
+                if self._free[number].alone:
                     return self._free.pop(number)
             if not self._making.locked():
                 return self._make()
@@ -61,6 +62,20 @@ class Vectors:
         with self._making:
             while self._window is not None and self._made < count:
                 self._free.append(self._make(touched=True))
+
+    def release(self) -> None:
+        """Give the pages of all vectors that nobody uses back to the kernel, which provides them anew when needed."""
+        idle = [vector for vector in self._free if vector.alone]
+        self._free = [vector for vector in self._free if not vector.alone]
+        if idle and self._window is not None:
+            # The kernel takes its time for it.
+            threading.Thread(target=self._emptied, args=(self._window, idle), daemon=True).start()
+
+    def _emptied(self, window: Window, vectors: list[Flat]) -> None:
+        for vector in vectors:
+            assert vector.start is not None
+            window.release(vector.start, self._layout.nbytes)
+        self._free[:0] = vectors
 
     def _make(self, *, touched: bool = False) -> Flat:
         self._made += 1
@@ -91,6 +106,7 @@ class Exchanges:
         self._known: Mapping[Address, Neighbour] = {}
         self._scratch = Scratch()
         self._world = 0
+        self._generation = 0
 
     def meet(self, group: Group) -> None:
         """Open the windows of a group before its first update, while the previous group still trains. One other thread.
@@ -100,10 +116,8 @@ class Exchanges:
         if group.world > 1 and self._layout.on_cpu:
             self._ahead[group] = self._look_at(group)
 
-    def expect(self, vectors: int, world: int) -> None:
-        """Provide the memory that a member among `world` needs for its vectors, while another thread trains."""
-        if world > 1 and self._result is not None:
-            self._result.touch(world)
+    def expect(self, vectors: int) -> None:
+        """Provide the memory that a member needs for its vectors, while another thread trains."""
         self._own.expect(vectors)
 
     def vectors(self, group: Group | None) -> Vectors:
@@ -125,6 +139,11 @@ class Exchanges:
         """Create the exchange of an update, which has not sent anything yet. Arguments as for `Exchange`."""
         divisor = self.divisor(counts)
         neighbours = self._neighbours(group)
+        if group.generation != self._generation:
+            # Fewer members need more vectors each. After a growth some are left over.
+            self._generation = group.generation
+            self._own.release()
+            self._sent.release()
         own = [vectors[number] for number in sums]
         if neighbours is not None and len(neighbours.hosts) == 1:
             return SharedExchange(neighbours, counts, divisor, own, vectors[0], self._fast)

@@ -1,5 +1,7 @@
 """Allocate memory for an optimizer's state in advance, so that no member waits while the system finds and clears it.
 
+And give back what was freed: glibc keeps it for later allocations, as workers ask it to.
+
 The size of a parameter's state is not known before the first step. A small optimizer of the same class shows it in one
 step over a parameter of its own. This is tried with torch's own classes only, because the constructor of another class
 may have side effects.
@@ -7,6 +9,7 @@ may have side effects.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import mmap
 
@@ -35,6 +38,12 @@ def space_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
             # One byte in each page is enough to make the kernel provide the page.
             memory_of(tensor.detach())[:: mmap.PAGESIZE].zero_()
     return space
+
+
+def release_freed() -> None:
+    """Give memory that was freed back to the system, after something that is not repeated."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # of glibc alone
+        trim(0)
 
 
 def tensors_a_parameter(optimizer: torch.optim.Optimizer) -> int:

@@ -10,7 +10,7 @@ buffers go straight into the taker's own memory. This module never decides which
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -25,7 +25,9 @@ from edt_sdk.training.state.state import State, memory_of, own_tensors
 # Bytes in a transfer: small enough that reading from one socket and writing to another overlap.
 _CHUNK = 8 << 20
 # Tensors up to this many bytes travel within the head, as each transfer costs a round trip.
-_SMALL = 1 << 15
+SMALL = 1 << 15
+# Bytes of the largest type of a tensor.
+_LARGEST = 16
 _SENT, _READ = 0, 1
 
 
@@ -171,7 +173,7 @@ class _Arriving:
             tensor = own if own is not None and fits else _somewhere([] if of_model else spare, spec, device)
             tensors.append(tensor)
             memory = memory_of(tensor)
-            if len(memory) > _SMALL:
+            if len(memory) > SMALL:
                 self.large.append(memory)
             elif len(memory) and small is not None:
                 memory.copy_(small[start : start + len(memory)])
@@ -186,16 +188,21 @@ def _tensors(state: State) -> list[Tensor]:
 
 
 def _large(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return [memory_of(tensor) for tensor in tensors if tensor.nbytes > _SMALL]
+    return [memory_of(tensor) for tensor in tensors if tensor.nbytes > SMALL]
 
 
 def _head(state: State, tensors: Sequence[Tensor], location: MemoryLocation | None = None) -> _Head:
-    small = b"".join(memory_of(tensor).cpu().numpy().tobytes() for tensor in tensors if tensor.nbytes <= _SMALL)
+    small = b"".join(memory_of(tensor).cpu().numpy().tobytes() for tensor in tensors if tensor.nbytes <= SMALL)
     return _Head(tuple(state.own), tuple(_spec(tensor) for tensor in tensors), state.rest, small, location)
 
 
 def _send_head(peers: Peers, takers: Sequence[int], head: _Head) -> None:
     data = _encoder.encode(head)
+    # What is kept in a file can be used there if it begins at a multiple of its type's size. Nobody reads the end of
+    # `small`, whose own length may take more bytes with it.
+    while missing := -(len(data) + 8) % _LARGEST:
+        head = replace(head, small=head.small + bytes(missing))
+        data = _encoder.encode(head)
     # The length goes first, because `recv` needs a tensor of the right size.
     length = torch.tensor([len(data)]).view(torch.uint8)
     content = torch.frombuffer(bytearray(data), dtype=torch.uint8)

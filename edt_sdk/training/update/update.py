@@ -36,7 +36,7 @@ from edt_sdk.training.exchange.strategy import AnyExchange, Exchanges, Vectors
 from edt_sdk.training.sampling.order import BatchKey, Order, TestOrder, TestStep, TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 from edt_sdk.training.state.pickling import all_optimizers
-from edt_sdk.training.state.preallocation import space_for_state
+from edt_sdk.training.state.preallocation import release_freed, space_for_state
 from edt_sdk.training.state.several_optimizers import separate
 from edt_sdk.training.update.buffers import Buffers
 from edt_sdk.training.update.gradients import Arrivals, Contribution
@@ -174,6 +174,7 @@ class UpdateEngine:
         self._trained = frozenset(map(id, self._layout.parameters))
         self._worker = worker
         self._said: set[str] = set()
+        self._settled = False
         self._space: list[Tensor] = []
         self._shards = shards
         if order is not None:
@@ -373,7 +374,7 @@ class UpdateEngine:
         filled = (True,) * self._shards
         block = blocks(self._shards, world)[rank]
         plan = moves.in_one(block, filled) if self._fast else moves.in_tree(block, filled)
-        self._exchanges.expect(max(1, plan.vectors), world)
+        self._exchanges.expect(max(1, plan.vectors))
 
     def meet(self, group: Group) -> None:
         """Open the other members' windows before the first update with them. See `Exchanges.meet`."""
@@ -448,6 +449,10 @@ class UpdateEngine:
         """Write the new buffers into the model: the end of `commit`, after the optimizer's step."""
         self._optimizer_step.put_buffers(gathered.summary, gathered.combined, gathered.others)
         gathered.computed.pool.give_back(gathered.computed.vectors)
+        if not self._settled:
+            # What the process began with, and the gradients of its first shard, which were all there at once.
+            self._settled = True
+            release_freed()
         shards = gathered.summary.shards
         if self._own_loop:
             shards = tuple(replace(shard, metrics={}) for shard in shards)

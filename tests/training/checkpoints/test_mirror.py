@@ -195,12 +195,16 @@ def test_a_folder_that_goes_away_switches_it_off_with_one_line(folder: Path, cap
 def test_what_is_owed_stays_until_it_is_settled(folder: Path) -> None:
     mirror = Mirror(folder, 0)
     mirror.put(made_of(1), 1, 1)
-    assert mirror.pin(made_of(2), 2, 2, epoch=1)
+    one = mirror.pin(made_of(2), 2, 2, epoch=1)
+    assert one is not None
+    one.release()
     for number in (3, 4, 5):
         assert mirror.put(made_of(number), number, number)
     assert [(slot.position, slot.epoch) for slot in mirror.pinned()] == [(2, 1)]
     check(Mirror(folder, 0).load(mirror.pinned()[0]), 2)
-    assert mirror.pin(made_of(6), 6, 6, epoch=2)
+    two = mirror.pin(made_of(6), 6, 6, epoch=2)
+    assert two is not None
+    two.release()
     assert not mirror.put(made_of(7), 7, 7)
     assert not mirror.pin(made_of(7), 7, 7, epoch=3)
     Mirror(folder, 0).unpin(1)

@@ -85,6 +85,10 @@ def test_every_bit_comes_back_whichever_way_it_was_kept(paths: JobPaths, memory:
     keep.save(take, 5, 4)
     saved = keep.newest()
     assert saved is not None
+    assert (saved.name, saved.position, saved.updates) == ("memory", 5, 4)
+    assert restored(saved, optimizer) == expected
+    saved = keeper(paths, None, interval=0).newest()
+    assert saved is not None
     assert (saved.name, saved.position, saved.updates) == ("update-4", 5, 4)
     assert restored(saved, optimizer) == expected
 
@@ -147,7 +151,7 @@ def held(paths: JobPaths, memory: Path) -> Iterator[None]:
     gate = threading.Event()
     keep = keeper(paths, memory)
     model, own = trained("adam", steps=3)
-    keep._start("held", keep._taken(capture(model, own)()), lambda: wait_for(gate))
+    keep._start("held", keep._free.get(), lambda: wait_for(gate))
     keep.epoch(3, capture(model, own), 30, 24, model, own)
     for position in (31, 32, 33):
         later, other = trained("adam", steps=position)

@@ -1,13 +1,16 @@
 """Which memory the members of a group look at, and when."""
 
+import os
+
 import pytest
 
-from edt_sdk.training.exchange import strategy
+from edt_sdk.training.exchange import memory_window, shared_exchange, strategy
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.group import Group, connect_store
 from edt_sdk.training.exchange.shared_exchange import hosts_of
 from edt_sdk.training.exchange.strategy import Exchanges
-from tests.training.numeric_job import CPU, Job, on_hosts, without_windows
+from tests.training.numeric_job import CPU, Job, alone, on_hosts, train, without_windows
+from tests.waiting import until
 
 
 def announce_twice(rank, port):
@@ -62,6 +65,41 @@ def test_only_the_sums_of_hosts_travel(processes, together, least, most):
     sent = processes(4, between_hosts, together)
     # The padding of the slices counts too, and it is large beside a model this small.
     assert least <= sent[0] + sent[1] == sent[2] + sent[3] <= most
+
+
+def trained(rank, port, older, hosts):
+    """Train as one of four ranks, of which `older` are of the version before."""
+    shared_exchange.LEAST_IN_PLACE = 0
+    if rank in older:
+        memory_window.IN_PLACE = 0
+    return train(rank, port, "cnn", [(0, 4)], {"shards": 8}, hosts=hosts)
+
+
+@pytest.mark.parametrize("older", [(), (1,), (0, 1, 2, 3)])
+@pytest.mark.parametrize("hosts", [(), (2, 2)])
+def test_members_of_the_version_before_find_what_they_read(processes, older, hosts):
+    found = processes(4, trained, older, hosts)
+    assert {hash for hash, _ in found} == {alone("cnn", shards=8)[0]}
+
+
+def pages(vectors):
+    """How many pages of the vectors' window there are."""
+    return os.fstat(vectors._window._file).st_blocks
+
+
+def test_vectors_that_a_smaller_share_does_not_need_take_no_memory():
+    job = Job("mlp", shards=8, samples=24, epochs=1)
+    vectors = job.engine._exchanges._own
+    taken = [vectors.take() for _ in range(4)]
+    for each in taken:
+        each.sections[0].fill_(1.0)
+    vectors.give_back(taken[1:])
+    before = pages(vectors)
+    vectors.release()
+    until(lambda: len(vectors._free) == 3, "vectors without pages")
+    assert pages(vectors) <= before / 2
+    assert float(taken[0].sections[0].sum()) == len(taken[0].sections[0]), "it is in use"
+    assert not any(vectors.take().sections[0].any() for _ in range(3)), "zeros, as at first"
 
 
 def test_hosts_are_known_by_who_sees_whom():
