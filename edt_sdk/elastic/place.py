@@ -25,7 +25,9 @@ class Place(msgspec.Struct, kw_only=True):
         sections: for each `run.updates()` of this epoch, by the number of its first call: the running update (`ENDED`
             when the section is over), the number of the call with which that began, and the updates done before it.
         epoch_updates: updates that were done then.
-        results: results of this epoch's evaluations, pickled, by the number of their call.
+        results: results of evaluations, pickled, by the number of their call: of this epoch's but for those in an
+            update that is over, and of those before the first epoch.
+        head: calls before the first epoch.
         passes: loss and what was kept, pickled, of the running update and the one before, by the number of the call.
         best: scores of `run.save_best()`.
         over: the script has ended.
@@ -38,19 +40,23 @@ class Place(msgspec.Struct, kw_only=True):
     epoch_updates: int = 0
     sections: dict[int, tuple[int, int, int]] = {}
     results: dict[int, bytes] = {}
+    head: int = 0
     passes: dict[int, tuple[float, bytes]] = {}
     best: dict[str, float] = {}
     over: bool = False
 
     def begin_epoch(self, epoch: int) -> None:
         """Go on to an epoch, of which this call is the beginning."""
+        if self.epoch < 0:
+            self.head = self.calls
         self.epoch, self.epoch_call, self.epoch_updates = epoch, self.calls, self.updates
-        self.sections, self.results = {}, {}
+        self.sections, self.results = {}, {call: found for call, found in self.results.items() if call < self.head}
 
     def begin_update(self, section: int, index: int) -> None:
         """Go on to an update of a section, of which the next call is the first pass."""
         before = self.sections[section][1] if section in self.sections else self.calls
         self.passes = {call: found for call, found in self.passes.items() if call >= before}
+        self.results = {call: found for call, found in self.results.items() if not section <= call < before}
         self.sections[section] = index, self.calls, self.updates
 
 
