@@ -1,0 +1,86 @@
+"""Programs of Hugging Face's users: as the Trainer trains them, and with one hash however many workers there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training.elastic.test_own_loop import ended, hold, job_of, let_go, lose
+from tests.waiting import until
+
+pytest.importorskip("transformers")
+NAMES = ("causal_lm", "lora", "vision", "seq2seq")
+# The first evaluates, saves, stops early and loads its best weights.
+IN_JOBS = [name if name == NAMES[0] else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
+
+
+def flat(model: torch.nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.cat([tensor.flatten().double() for tensor in model.state_dict().values()])
+
+
+def seen(history: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    """What callbacks see, without times and without the operations, which depend on padding."""
+    times = ("runtime", "per_second", "total_flos")
+    return [
+        (name, pytest.approx(value, rel=1e-4)) for line in history for name, value in line.items()
+        if not name.endswith(times)
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft asks for it
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_the_trainer(name: str, tmp_path: Path) -> None:
+    from edt_sdk.transformers import ElasticTrainer
+    from tests.training.elastic import hf_programs
+
+    plain, result = hf_programs.begin(name, tmp_path / "plain", hf_programs.PlainTrainer)
+    made, ours = hf_programs.begin(
+        name, tmp_path / "ours", ElasticTrainer, global_batch_size=hf_programs.BATCH, shards=hf_programs.SHARDS
+    )
+    expected, found = flat(plain.model), flat(made.model)
+    assert float((expected - found).norm() / expected.norm()) < 1e-5
+    assert ours.global_step == result.global_step
+    assert ours.training_loss == pytest.approx(result.training_loss, rel=1e-5)
+    assert [(name, value) for name, value in seen(made.state.log_history)] == seen(plain.state.log_history)
+
+
+def ends(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in folder.glob("end-*")]
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+@pytest.mark.parametrize("name", IN_JOBS)
+def test_one_three_and_two_workers_with_a_death_have_one_hash(name: str, tmp_path: Path) -> None:
+    """Two workers join while the first one is about to evaluate, and the one that writes is killed at a later one."""
+    from tests.training.elastic import hf_programs
+
+    hf_programs.main(tmp_path, name)
+    (alone,) = ends(tmp_path)
+    with job_of("hf_programs.py", hf_programs.SHARDS, args=(name,)) as job:
+        hold(job, 4, 8)
+
+        def at(worker: int, number: int) -> bool:
+            path = job.root / f"at-{job.children[f'w{worker}'].process.pid}"
+            return path.exists() and path.read_text() == str(number)
+
+        job.prepare(0)
+        job.generation(1, 0)
+        until(lambda: at(0, 4), "update 4")
+        job.prepare(1, 2)
+        job.generation(2, 0, 1, 2)
+        let_go(job, 4)
+        job.joined(2)
+        until(lambda: at(0, 8) and at(1, 8), "update 8")
+        lose(job, 3, 0, 1, 2, at=8)
+        ended(job, 1, 2)
+        found = ends(job.root)
+        written = {line for line in (job.root / "seen").read_text().splitlines()}
+        folders = sorted(path.name for path in (job.root / "out").glob("checkpoint-*"))
+    assert found == [alone, alone]
+    assert written == {line for line in (tmp_path / "seen").read_text().splitlines()}
+    assert folders == sorted(path.name for path in (tmp_path / "out").glob("checkpoint-*"))
