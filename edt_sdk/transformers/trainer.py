@@ -213,13 +213,13 @@ class ElasticTrainer(Trainer):
 
     def _all_parts(self, model: Any, update: Any, _: Any = None) -> torch.Tensor:
         """Compute the parts of an update that are this worker's. Return the loss of the whole update."""
-        seen = self.state.num_input_tokens_seen
         for inputs in update:
             self._weight = count_items(inputs, shifted=self._loss_shifts_labels)
             items = None
             if self._weight is not None and (self.model_accepts_loss_kwargs or self.compute_loss_func is not None):
                 items = torch.tensor(max(1.0, self._weight), device=self.args.device)
             type(self).training_step(self, model, inputs, items)
+            seen = self.state.num_input_tokens_seen
             super()._track_num_input_tokens(inputs)
             update.keep("counted", (super().floating_point_ops(inputs), self.state.num_input_tokens_seen - seen))
             self.state.num_input_tokens_seen = seen

@@ -220,10 +220,16 @@ def main(folder: Path, name: str) -> None:
             if state.is_world_process_zero:
                 with (folder / "seen").open("a") as seen:
                     seen.write(f"{state.global_step} {state.epoch:.4f}\n")
-            (folder / f"at-{os.getpid()}").write_text(str(state.global_step))
-            deadline = time.monotonic() + 180
-            while (folder / f"hold-{state.global_step}").exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait(state.global_step)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            wait(99)
+
+    def wait(place: Any) -> None:
+        (folder / f"at-{os.getpid()}").write_text(str(place))
+        deadline = time.monotonic() + 180
+        while (folder / f"hold-{place}").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     class Held(ElasticTrainer):
         def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -235,7 +241,9 @@ def main(folder: Path, name: str) -> None:
         {name: value for name, value in line.items() if "runtime" not in name and "per_second" not in name}
         for line in made.state.log_history
     ]
-    rest = {"history": history, "best": made.state.best_metric, "loss": result.training_loss}
+    score = made.evaluate(made.train_dataset)["eval_loss"]
+    made.save_model(str(folder / "final"))
+    rest = {"history": history, "best": made.state.best_metric, "loss": result.training_loss, "score": score}
     (folder / f"end-{os.getpid()}").write_text(json.dumps({"hash": hash_of(made.model), **rest}))
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.elastic.test_own_loop import ended, hold, job_of, let_go, lose
+from edt_sdk.schemas.wire import link as wire
+from tests.training.elastic.test_own_loop import ended, hold, job_of, let_go
+from tests.training.stand_in import StandIn
 from tests.waiting import until
 
 pytest.importorskip("transformers")
+END = 99  # where programs are held at the end of the training
 NAMES = ("causal_lm", "lora", "vision", "seq2seq")
 # The first evaluates, saves, stops early and loads its best weights.
 IN_JOBS = [name if name == NAMES[0] else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
@@ -49,6 +52,21 @@ def test_it_is_the_trainer(name: str, tmp_path: Path) -> None:
     assert [(name, value) for name, value in seen(made.state.log_history)] == seen(plain.state.log_history)
 
 
+def at(job: StandIn, worker: int, place: Any) -> bool:
+    path = job.root / f"at-{job.children[f'w{worker}'].process.pid}"
+    return path.exists() and path.read_text() == str(place)
+
+
+def replace(job: StandIn, number: int, gone: int, left: int, new: int, *, at: int) -> None:
+    """Kill a worker while the script is held there. One of the others goes on with a new one as generation `number`."""
+    job.prepare(new)
+    job.kill(gone)
+    let_go(job, at)
+    job.expect(f"w{left}", wire.Broken)
+    job.generation(number, left, new)
+    job.joined(number)
+
+
 def ends(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in folder.glob("end-*")]
 
@@ -56,31 +74,46 @@ def ends(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", IN_JOBS)
 def test_one_three_and_two_workers_with_a_death_have_one_hash(name: str, tmp_path: Path) -> None:
-    """Two workers join while the first one is about to evaluate, and the one that writes is killed at a later one."""
+    """The worker that writes is killed where it is about to evaluate, and another one joins the others there."""
     from tests.training.elastic import hf_programs
 
     hf_programs.main(tmp_path, name)
     (alone,) = ends(tmp_path)
     with job_of("hf_programs.py", hf_programs.SHARDS, args=(name,)) as job:
-        hold(job, 4, 8)
-
-        def at(worker: int, number: int) -> bool:
-            path = job.root / f"at-{job.children[f'w{worker}'].process.pid}"
-            return path.exists() and path.read_text() == str(number)
-
+        hold(job, 2, 8)
         job.prepare(0)
         job.generation(1, 0)
-        until(lambda: at(0, 4), "update 4")
+        until(lambda: at(job, 0, 2), "update 2")
         job.prepare(1, 2)
         job.generation(2, 0, 1, 2)
-        let_go(job, 4)
+        let_go(job, 2)
         job.joined(2)
-        until(lambda: at(0, 8) and at(1, 8), "update 8")
-        lose(job, 3, 0, 1, 2, at=8)
-        ended(job, 1, 2)
+        until(lambda: at(job, 0, 8) and at(job, 1, 8) and at(job, 2, 8), "update 8")
+        replace(job, 3, 0, 1, 3, at=8)
+        ended(job, 1, 3)
         found = ends(job.root)
-        written = {line for line in (job.root / "seen").read_text().splitlines()}
+        written = (job.root / "seen").read_text().splitlines()
         folders = sorted(path.name for path in (job.root / "out").glob("checkpoint-*"))
     assert found == [alone, alone]
-    assert written == {line for line in (tmp_path / "seen").read_text().splitlines()}
+    # The line of the update at which it was killed is there already.
+    assert written == (tmp_path / "seen").read_text().splitlines()
     assert folders == sorted(path.name for path in (tmp_path / "out").glob("checkpoint-*"))
+
+
+@pytest.mark.long  # three processes again
+def test_a_worker_that_joins_after_the_training_ends_it_for_the_one_that_is_lost(tmp_path: Path) -> None:
+    """It is there for what the script does after `train()`, and has what `train()` returned."""
+    from tests.training.elastic import hf_programs
+
+    hf_programs.main(tmp_path, "causal_lm")
+    (alone,) = ends(tmp_path)
+    with job_of("hf_programs.py", hf_programs.SHARDS, args=("causal_lm",)) as job:
+        hold(job, END)
+        job.prepare(0, 1)
+        job.generation(1, 0, 1)
+        until(lambda: at(job, 0, END) and at(job, 1, END), "the end of the training")
+        replace(job, 2, 0, 1, 2, at=END)
+        ended(job, 1, 2)
+        assert ends(job.root) == [alone, alone]
+        ours, theirs = (folder / "final" / "model.safetensors" for folder in (job.root, tmp_path))
+        assert ours.read_bytes() == theirs.read_bytes()
