@@ -71,11 +71,15 @@ def elastic_arguments(given: TrainingArguments, global_batch_size: int | None) -
         args._n_gpu = 1  # DataParallel would be a second kind of division
     if job_context() is not None:
         args.disable_tqdm = True  # another worker may have to go on with the bar
-        # What a job leaves in its code's folder is not among its results.
-        args.output_dir = os.path.join(os.environ.get("SAVED_MODEL_DIR", ""), args.output_dir or "")
+        args.output_dir = in_results(args.output_dir or "")
         if worker_context() is None:
             args.mixed_precision = "no"  # the driver computes nothing, and may have no GPU
     return args
+
+
+def in_results(path: str) -> str:
+    """Return where a relative path is in a job: among its results. What it leaves in its code's folder is not."""
+    return path if job_context() is None else os.path.join(os.environ.get("SAVED_MODEL_DIR", ""), path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from edt_sdk.transformers.arguments import (
     check_dataset,
     count_items,
     elastic_arguments,
+    in_results,
     training_data,
 )
 from edt_sdk.transformers.moving_state import MovingState
@@ -289,7 +290,8 @@ class ElasticTrainer(Trainer):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model in one worker. The others wait until it is there."""
         if self._run is not None or job_context() is None:
-            self._once(super().save_model, output_dir, _internal_call)
+            folder = None if output_dir is None else in_results(output_dir)
+            self._once(super().save_model, folder, _internal_call)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         parent = super()._save_checkpoint
