@@ -70,6 +70,12 @@ def elastic_arguments(given: TrainingArguments, global_batch_size: int | None) -
     if args.n_gpu > 1:
         args._n_gpu = 1  # DataParallel would be a second kind of division
     if job_context() is not None:
+        if given.push_to_hub:
+            raise Unprocessable(
+                "ElasticTrainer cannot push while it trains as a job: any worker may be the one that saves.",
+                hint="push_to_hub=False, and trainer.push_to_hub() after train().",
+                field="push_to_hub",
+            )
         args.disable_tqdm = True  # another worker may have to go on with the bar
         args.output_dir = in_results(args.output_dir or "")
         if worker_context() is None:

@@ -36,7 +36,11 @@ class MovingState:
         return {
             "state": {name: copy.copy(getattr(trainer.state, name)) for name in sorted(fields)},
             "control": dict(vars(trainer.control)),
-            "callbacks": [(type(each).__name__, _state_of(each)) for each in trainer.callback_handler.callbacks],
+            "callbacks": [
+                (type(each).__name__, found)
+                for each in trainer.callback_handler.callbacks
+                if (found := _state_of(each)) is not None
+            ],
             "numbers": {name: getattr(trainer, name) for name in _NUMBERS},
             "loss": trainer._tr_loss.item(),
             "grad_norm": self.grad_norm,
@@ -52,13 +56,17 @@ class MovingState:
         # In place: the Trainer's loop holds this very tensor.
         trainer._tr_loss.fill_(state["loss"])
         self.grad_norm, self.learning_rate = state["grad_norm"], state["learning_rate"]
-        for callback, (name, of_callback) in zip(trainer.callback_handler.callbacks, state["callbacks"], strict=False):
-            if type(callback).__name__ != name or of_callback is None:
+        left = list(state["callbacks"])
+        # By their names, as the Trainer puts those that it reads from a checkpoint in another order.
+        for callback in trainer.callback_handler.callbacks:
+            found = next((each for each in left if each[0] == type(callback).__name__), None)
+            if found is None:
                 continue
+            left.remove(found)
             if hasattr(callback, "load_state_dict"):
-                callback.load_state_dict(of_callback)
+                callback.load_state_dict(found[1])
             else:
-                _set(callback, of_callback)
+                _set(callback, found[1])
 
 
 def _state_of(callback: Any) -> Any:

@@ -24,7 +24,7 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from edt_sdk.elastic import ElasticRun, Update, elastic
 from edt_sdk.schemas.errors import Unprocessable
-from edt_sdk.schemas.wire.context import job_context, worker_context
+from edt_sdk.schemas.wire.context import job_context
 from edt_sdk.transformers.arguments import (
     TrainingData,
     check_dataset,
@@ -36,6 +36,8 @@ from edt_sdk.transformers.arguments import (
 from edt_sdk.transformers.moving_state import MovingState
 
 T = TypeVar("T")
+# Where a worker that joins could not know that the others evaluate or save.
+_WITHIN_AN_UPDATE = {"on_step_begin", "on_pre_optimizer_step", "on_optimizer_step", "on_step_end"}
 
 
 class ElasticTrainer(Trainer):
@@ -73,6 +75,8 @@ class ElasticTrainer(Trainer):
         self._weight: int | None = None
         self._counted = 0.0, 0  # operations and tokens of an update
         self._by_one = False
+        self._heard = ""  # the event that callbacks hear just now
+        self._informed = False  # on its way to the others, by their note
         args = elastic_arguments(TrainingArguments("tmp_trainer") if args is None else args, global_batch_size)
         super().__init__(model, args, *arguments, **keywords)
         if self.train_dataset is not None:
@@ -92,20 +96,33 @@ class ElasticTrainer(Trainer):
 
     is_local_process_zero = is_world_process_zero
 
+    @property
+    def _arriving(self) -> bool:
+        return self._run is not None and self._run.arriving
+
     def _event(self, event: str, args: Any, state: Any, control: Any, **more: Any) -> Any:
-        """Call the callbacks of an event, unless this worker is on its way to the others, who had it before."""
+        """Call the callbacks of an event, unless this worker is on its way and does not know the state that it had."""
         state.is_world_process_zero = state.is_local_process_zero = self.is_world_process_zero()
         if self._run is not None:
             if event == "on_prediction_step":
                 self._run.alive()
-            if self._run.arriving and event != "on_train_begin":
+            if self._arriving and not self._informed and event != "on_train_begin":
                 return control
-        return self._tell(event, args, state, control, **more)
+        before, self._heard = self._heard, event
+        try:
+            return self._tell(event, args, state, control, **more)
+        finally:
+            self._heard = before
 
     def _once(self, function: Callable[..., T], *arguments: Any, keep: bool = True) -> T:
         """Return what a function returns, which one worker calls for all."""
         if self._run is None or self._by_one:
             return function(*arguments)
+        if self._heard in _WITHIN_AN_UPDATE:
+            raise Unprocessable(
+                f"A callback evaluates or saves in {self._heard}, where a worker that joins would not know of it.",
+                hint="control.should_evaluate = True or control.should_save = True, or do it in on_epoch_end.",
+            )
 
         def call() -> T:
             self._by_one = True
@@ -116,6 +133,12 @@ class ElasticTrainer(Trainer):
 
         return self._run.once(call, keep=keep)  # type: ignore[no-any-return]
 
+    def _note(self) -> None:
+        """Note the progress. A worker that is on its way to the others takes what they noted."""
+        assert self._run is not None, "it is called within the training"
+        self._moving.load_state_dict(self._run.note(self._moving.state_dict))
+        self._informed = True
+
     # --- the training -------------------------------------------------------------------------------------------------
 
     def train(self, resume_from_checkpoint: str | bool | None = None, trial: Any = None, **keywords: Any) -> Any:
@@ -125,8 +148,9 @@ class ElasticTrainer(Trainer):
                 "ElasticTrainer is no trial of hyperparameter_search.",
                 hint="client.search(…) trains many trials of a script at once.",
             )
-        if resume_from_checkpoint and worker_context() is not None:
-            # A worker that joins takes the state of the others, and these may have removed that checkpoint.
+        job = job_context()
+        if resume_from_checkpoint and job is not None and job.paths.payload(0).exists():
+            # The job has begun. It goes on from its own state, and may have removed that checkpoint.
             resume_from_checkpoint = _complete(self.args.output_dir or "", resume_from_checkpoint)
         return super().train(resume_from_checkpoint, **keywords)
 
@@ -150,7 +174,7 @@ class ElasticTrainer(Trainer):
             trainer=self._moving,
             **({} if scaler is None else {"scaler": scaler}),
         )
-        self._epochs, self._epoch = None, -1
+        self._epochs, self._epoch, self._informed = None, -1, False
         stepping: Any = SimpleNamespace(
             step=wrapped.step,
             _optimizer_step_pre_hooks=True,
@@ -195,6 +219,8 @@ class ElasticTrainer(Trainer):
         )  # fmt: skip
         first = next(updates, None)
         start = len(data) if first is None else first.index
+        if first is None:
+            self._note()  # the others are at the end of the epoch, and have made theirs
         self._updates, self._section = chain(() if first is None else (first,), updates), updates
         # The Trainer's loop goes over the numbers of the updates, and skips those that are done as after a resume.
         super()._run_epoch(
@@ -244,27 +270,25 @@ class ElasticTrainer(Trainer):
         self, tr_loss: Any, grad_norm: Any, *more: Any, learning_rate: float | None = None
     ) -> None:
         """Log, evaluate and save where that is due, after an update or after an epoch."""
-        run, moving = self._run, self._moving
-        assert run is not None, "it is called within the training"
+        moving = self._moving
         update, self._update = self._update, None
         if update is not None:
             moving.grad_norm = grad_norm.item() if isinstance(grad_norm, torch.Tensor) else grad_norm
             moving.learning_rate = learning_rate
-        # A worker that joins and gets here is on its way to an evaluation or a checkpoint of the others, and what is
-        # due was decided by state that it does not have.
-        if update is None or self.control.should_evaluate or self.control.should_save or run.arriving:
-            moving.load_state_dict(run.note(moving.state_dict))
+            # A worker that joins and gets here is on its way to an evaluation or a checkpoint of the others, and what
+            # is due was decided by state that it does not have.
+            if self.control.should_evaluate or self.control.should_save or self._arriving:
+                self._note()
         super()._maybe_log_save_evaluate(tr_loss, moving.grad_norm, *more, learning_rate=moving.learning_rate)
         stops = self.control.should_epoch_stop or self.control.should_training_stop
         if update is not None and (stops or update.index == len(self._data) - 1):
-            self._section.close()  # so that a worker that joins goes on after the epoch's updates
+            self._section.close()  # so that a worker that joins goes on after the epoch's updates, from this note
+            self._note()
 
     def _finalize_training(self, *arguments: Any) -> Any:
-        run = self._run
-        assert run is not None, "a training ends that has begun"
-        self._moving.load_state_dict(run.note(self._moving.state_dict))
+        self._note()
         limit = self.args.save_total_limit
-        if not run.first:
+        if not self.is_world_process_zero():
             self.args.save_total_limit = None  # one worker removes old checkpoints
         try:
             return super()._finalize_training(*arguments)

@@ -101,7 +101,7 @@ def causal_lm(trainer: type[Trainer], folder: Path, drop: float, **elastic: Any)
 
 
 def lora(trainer: type[Trainer], folder: Path, drop: float, **elastic: Any) -> Made:
-    """Classification: LoRA on a frozen BERT, with metrics, and a loss of the user's own."""
+    """Classification: LoRA on a frozen BERT, with metrics, a loss of the user's own, and more of the evaluations."""
     from peft import LoraConfig, get_peft_model
 
     config = BertConfig(
@@ -125,9 +125,13 @@ def lora(trainer: type[Trainer], folder: Path, drop: float, **elastic: Any) -> M
     def metrics(found: Any) -> dict[str, float]:
         return {"accuracy": float((found.predictions.argmax(-1) == found.label_ids).mean())}
 
+    class OnTraining(TrainerCallback):
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            made.evaluate(rows, metric_key_prefix="train")
+
     made = Weighted(
         model=model, args=arguments(folder, eval_strategy="epoch"), train_dataset=rows,
-        eval_dataset=Rows(rows.rows[::2]), compute_metrics=metrics, **elastic,
+        eval_dataset=Rows(rows.rows[::2]), compute_metrics=metrics, callbacks=[OnTraining()], **elastic,
     )  # fmt: skip
     return made, made.train()
 

@@ -181,3 +181,85 @@ def test_an_error_names_the_extra() -> None:
     code = "import sys; sys.modules['transformers'] = None; import edt_sdk.transformers"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert "pip install 'jupyter-edt[transformers]'" in ended.stderr
+
+
+def test_a_callback_may_evaluate_between_epochs_and_not_within_an_update(rows: Rows, tmp_path: Path) -> None:
+    class Evaluates(transformers.TrainerCallback):
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            made.evaluate(rows, metric_key_prefix="train")
+
+    class TooSoon(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            made.evaluate(rows)
+
+    made = ElasticTrainer(model=Net(), args=arguments(tmp_path), train_dataset=rows, callbacks=[Evaluates()])
+    made.train()
+    assert len([line for line in made.state.log_history if "train_loss" in line]) == 4
+    made = ElasticTrainer(model=Net(), args=arguments(tmp_path), train_dataset=rows, callbacks=[TooSoon()])
+    with pytest.raises(EdtError, match="evaluates or saves in on_step_end"):
+        made.train()
+
+
+class Tokens(nn.Module):
+    """Labels each position, and takes no `num_items_in_batch`: its loss is a mean over the labels of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.body = nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 3))
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
+        logits = self.body(x)
+        if labels is None:
+            return {"logits": logits}
+        return {"loss": nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()), "logits": logits}
+
+
+def by_items(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+    total = nn.functional.cross_entropy(outputs["logits"].flatten(0, 1), labels.flatten(), reduction="sum")
+    return total / num_items_in_batch
+
+
+@pytest.mark.parametrize("more", [{}, {"compute_loss_func": by_items}], ids=["mean", "compute_loss_func"])
+def test_labels_that_count_for_nothing(more: dict[str, Any], tmp_path: Path) -> None:
+    """Half of the samples have none that counts, and so have whole parts."""
+    numbers = torch.Generator().manual_seed(3)
+    x = torch.randint(0, 9, (40, 5), generator=numbers)
+    labels = torch.where(torch.arange(5) < torch.arange(40)[:, None] % 10 - 4, x % 3, -100)
+    data = Rows([{"x": x[n], "labels": labels[n]} for n in range(40)])
+    args = arguments(tmp_path, per_device_train_batch_size=12, gradient_accumulation_steps=1)
+    plain = PlainTrainer(model=Tokens(), args=args, train_dataset=data, **more)
+    ours = ElasticTrainer(model=Tokens(), args=args, train_dataset=data, shards=6, **more)
+    expected, found = plain.train(), ours.train()
+    assert found.training_loss == pytest.approx(expected.training_loss, rel=1e-5)
+    for one, other in zip(ours.model.parameters(), plain.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_settings_that_change_how_samples_are_loaded_and_computed(tmp_path: Path) -> None:
+    """Loader processes, lengths of the same kind together, activations that are computed again."""
+    config = transformers.GPT2Config(
+        vocab_size=9, n_positions=12, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    rows = [{"input_ids": torch.arange(3 + n % 5) % 9} for n in range(30)]
+
+    def collate(samples: list[Any]) -> dict[str, torch.Tensor]:
+        tokens = [sample["input_ids"] for sample in samples]
+        return {
+            "input_ids": nn.utils.rnn.pad_sequence(tokens, batch_first=True),
+            "labels": nn.utils.rnn.pad_sequence(tokens, batch_first=True, padding_value=-100),
+        }
+
+    def trained(**more: Any) -> str:
+        torch.manual_seed(5)
+        args = arguments(
+            tmp_path, num_train_epochs=2, train_sampling_strategy="group_by_length", neftune_noise_alpha=5, **more
+        )
+        model = transformers.GPT2LMHeadModel(config)
+        made = ElasticTrainer(model=model, args=args, train_dataset=Rows(rows), data_collator=collate)
+        assert made.train().training_loss < 2.3
+        return hash_of(made.model)
+
+    plain = trained()
+    assert trained(dataloader_num_workers=2) == plain
+    assert trained(activation_checkpointing=True) == plain
