@@ -117,3 +117,26 @@ def test_a_worker_that_joins_after_the_training_ends_it_for_the_one_that_is_lost
         assert ends(job.root) == [alone, alone]
         ours, theirs = (folder / "final" / "model.safetensors" for folder in (job.root, tmp_path))
         assert ours.read_bytes() == theirs.read_bytes()
+
+
+@pytest.mark.long
+def test_a_job_suspended_goes_on_where_it_was(tmp_path: Path) -> None:
+    """From the job's own checkpoint, between two of the Trainer's."""
+    from tests.training.elastic import hf_programs
+
+    hf_programs.main(tmp_path, "causal_lm")
+    (alone,) = ends(tmp_path)
+    with job_of("hf_programs.py", hf_programs.SHARDS, args=("causal_lm",)) as job:
+        hold(job, 6)
+        job.prepare(0, 1)
+        job.generation(1, 0, 1)
+        until(lambda: at(job, 0, 6) and at(job, 1, 6), "update 6")
+        job.generation(2, told=(0, 1))
+        let_go(job, 6)
+        for name in ("w0", "w1"):
+            job.expect(name, wire.Left)
+            assert job.exit_code(name) == 0, job.children[name].text
+        job.prepare(2)
+        job.generation(3, 2)
+        ended(job, 2)
+        assert ends(job.root) == [alone]
