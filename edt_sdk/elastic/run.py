@@ -420,6 +420,15 @@ class Update:
         if scaler is not None:
             scaler.update()
 
+    @property
+    def followed(self) -> bool:
+        """Return whether the others have made more calls after this update, or are in one. For workers that skip it."""
+        target, place = self._run._side.target, self._run._side.current.place
+        if target is None:
+            return False
+        index, calls, _ = target.sections.get(self._run._first, (0, 0, 0))
+        return calls > place.calls if index == ENDED else index == self.index
+
     def check(self) -> None:
         """Raise where the script has not used the update as it is meant to be."""
         if self._passes == 0:

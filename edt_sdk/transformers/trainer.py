@@ -137,7 +137,7 @@ class ElasticTrainer(Trainer):
         """Note the progress. A worker that is on its way to the others takes what they noted."""
         assert self._run is not None, "it is called within the training"
         self._moving.load_state_dict(self._run.note(self._moving.state_dict))
-        self._informed = True
+        self._informed = self._arriving
 
     # --- the training -------------------------------------------------------------------------------------------------
 
@@ -275,9 +275,9 @@ class ElasticTrainer(Trainer):
         if update is not None:
             moving.grad_norm = grad_norm.item() if isinstance(grad_norm, torch.Tensor) else grad_norm
             moving.learning_rate = learning_rate
-            # A worker that joins and gets here is on its way to an evaluation or a checkpoint of the others, and what
-            # is due was decided by state that it does not have.
-            if self.control.should_evaluate or self.control.should_save or self._arriving:
+            # A worker on its way to an evaluation or a checkpoint of the others does not have the state that decided
+            # what is due.
+            if self.control.should_evaluate or self.control.should_save or update.followed:
                 self._note()
         super()._maybe_log_save_evaluate(tr_loss, moving.grad_norm, *more, learning_rate=moving.learning_rate)
         stops = self.control.should_epoch_stop or self.control.should_training_stop

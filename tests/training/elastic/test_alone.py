@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
 import edt_sdk.elastic as edt
+from edt_sdk.elastic.place import ENDED, Place
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, Unprocessable
 from edt_sdk.training.sampling.order import Order
 
@@ -146,6 +147,20 @@ def test_a_script_that_goes_on_from_a_checkpoint_of_its_own(data: TensorDataset,
     whole, rest = samples(), samples(1, 2)
     assert (len(whole), len(rest)) == (9, 4)
     assert torch.equal(torch.cat(rest), torch.cat(whole[5:]))
+
+
+def test_a_worker_that_skips_an_update_knows_whether_more_followed(data: TensorDataset, net: nn.Module) -> None:
+    """The others are at the first call after it, beyond it, or at the end of the section with or without more calls."""
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+    update = next(run.updates(data, batch=20, shards=2))
+    for x, y in update:
+        update.backward(F.cross_entropy(net(x), y))
+    assert not update.followed
+    found = []
+    for place in ((0, 0, 0), (1, 1, 1), (ENDED, 1, 1), (ENDED, 2, 1)):
+        run._side.target = Place(sections={0: place}, calls=1)
+        found.append(update.followed)
+    assert found == [True, False, False, True]
 
 
 def test_a_scaler_keeps_one_scale(data: TensorDataset, net: nn.Module) -> None:
