@@ -149,16 +149,28 @@ def training_data(loader: DataLoader[Any], batch: int) -> TrainingData:
     )
 
 
-def count_items(inputs: Any, *, shifted: bool) -> int | None:
-    """Return over how many labels the loss of a batch is a mean, None where that is not known: its samples.
+def check_loss(model: Any) -> None:
+    """Raise Unprocessable for a model whose loss is a sum over its samples."""
+    if type(model).__name__.endswith("ForCTC") and getattr(model.config, "ctc_loss_reduction", "") == "sum":
+        raise Unprocessable(
+            f"The loss of {type(model).__name__} is a sum, which cannot be put together from parts by weights.",
+            hint="model.config.ctc_loss_reduction = 'mean'",
+            field="model",
+        )
+
+
+def count_items(inputs: Any, config: Any, *, shifted: bool) -> int | None:
+    """Return over how many labels the loss of a batch is a mean, None where it is one over its samples.
 
     Args:
         inputs: of the model, by name.
+        config: of the model.
         shifted: the model predicts the label after each position, so the first one counts for nothing.
     """
     labels = inputs.get("shift_labels") if "shift_labels" in inputs else inputs.get("labels")
-    if not isinstance(labels, torch.Tensor):
+    # The loss of CTC is a mean over samples, each divided by its length.
+    if not isinstance(labels, torch.Tensor) or hasattr(config, "ctc_loss_reduction"):
         return None
     if shifted and "shift_labels" not in inputs:
         labels = labels[..., 1:]
-    return int(labels.ne(-100).sum())
+    return int(labels.ne(getattr(config, "semantic_loss_ignore_index", -100)).sum())

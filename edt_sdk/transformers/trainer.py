@@ -28,6 +28,7 @@ from edt_sdk.schemas.wire.context import job_context
 from edt_sdk.transformers.arguments import (
     TrainingData,
     check_dataset,
+    check_loss,
     count_items,
     elastic_arguments,
     in_results,
@@ -81,6 +82,7 @@ class ElasticTrainer(Trainer):
         super().__init__(model, args, *arguments, **keywords)
         if self.train_dataset is not None:
             check_dataset(self.train_dataset)
+        check_loss(self.model)
         self._moving = MovingState(self)
         handler = self.callback_handler
         self._tell = handler.call_event
@@ -232,6 +234,14 @@ class ElasticTrainer(Trainer):
             **more,
         )
 
+    def weight_of(self, inputs: Any) -> int | None:
+        """Return over how many items the loss of a part is a mean, None for its samples. Override it where it is wrong.
+
+        Args:
+            inputs: of the model, by name.
+        """
+        return count_items(inputs, getattr(self.model, "config", None), shifted=self._loss_shifts_labels)
+
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         """Return the next update, as the only batch."""
         next(epoch_iterator)
@@ -241,7 +251,7 @@ class ElasticTrainer(Trainer):
     def _all_parts(self, model: Any, update: Any, _: Any = None) -> torch.Tensor:
         """Compute the parts of an update that are this worker's. Return the loss of the whole update."""
         for inputs in update:
-            self._weight = count_items(inputs, shifted=self._loss_shifts_labels)
+            self._weight = self.weight_of(inputs)
             items = None
             if self._weight is not None and (self.model_accepts_loss_kwargs or self.compute_loss_func is not None):
                 items = torch.tensor(max(1.0, self._weight), device=self.args.device)

@@ -177,6 +177,19 @@ def test_what_cannot_work_is_refused(
         ElasticTrainer(model=Net(), args=arguments(tmp_path, **settings), **{"train_dataset": rows, **more}).train()
 
 
+def test_a_loss_that_is_a_sum_is_refused(tmp_path: Path) -> None:
+    config = transformers.Wav2Vec2Config(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, conv_dim=(16,),
+        conv_kernel=(4,), conv_stride=(4,), num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, vocab_size=5,
+    )  # fmt: skip
+    model = transformers.Wav2Vec2ForCTC(config)
+    with pytest.raises(EdtError, match="is a sum") as refused:
+        ElasticTrainer(model=model, args=arguments(tmp_path))
+    assert "ctc_loss_reduction = 'mean'" in refused.value.hint
+    model.config.ctc_loss_reduction = "mean"
+    ElasticTrainer(model=model, args=arguments(tmp_path))
+
+
 def test_an_error_names_the_extra() -> None:
     code = "import sys; sys.modules['transformers'] = None; import edt_sdk.transformers"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
@@ -220,16 +233,37 @@ def by_items(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None)
     return total / num_items_in_batch
 
 
-@pytest.mark.parametrize("more", [{}, {"compute_loss_func": by_items}], ids=["mean", "compute_loss_func"])
-def test_labels_that_count_for_nothing(more: dict[str, Any], tmp_path: Path) -> None:
+class Others(ElasticTrainer):
+    """For a loss over labels from 1 on."""
+
+    def weight_of(self, inputs: Any) -> int:
+        return int((inputs["labels"] > 0).sum())
+
+
+class Nonzero(Tokens):
+    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
+        assert labels is not None
+        return super().forward(x, torch.where(labels == 0, -100, labels))
+
+
+@pytest.mark.parametrize(
+    ("kind", "net", "more"),
+    [
+        (ElasticTrainer, Tokens, {}),
+        (ElasticTrainer, Tokens, {"compute_loss_func": by_items}),
+        (Others, Nonzero, {}),
+    ],
+    ids=["mean", "compute_loss_func", "weight_of"],
+)
+def test_labels_that_count_for_nothing(kind: Any, net: Any, more: dict[str, Any], tmp_path: Path) -> None:
     """Half of the samples have none that counts, and so have whole parts."""
     numbers = torch.Generator().manual_seed(3)
     x = torch.randint(0, 9, (40, 5), generator=numbers)
     labels = torch.where(torch.arange(5) < torch.arange(40)[:, None] % 10 - 4, x % 3, -100)
     data = Rows([{"x": x[n], "labels": labels[n]} for n in range(40)])
     args = arguments(tmp_path, per_device_train_batch_size=12, gradient_accumulation_steps=1)
-    plain = PlainTrainer(model=Tokens(), args=args, train_dataset=data, **more)
-    ours = ElasticTrainer(model=Tokens(), args=args, train_dataset=data, shards=6, **more)
+    plain = PlainTrainer(model=net(), args=args, train_dataset=data, **more)
+    ours = kind(model=net(), args=args, train_dataset=data, shards=6, **more)
     expected, found = plain.train(), ours.train()
     assert found.training_loss == pytest.approx(expected.training_loss, rel=1e-5)
     for one, other in zip(ours.model.parameters(), plain.model.parameters(), strict=True):
