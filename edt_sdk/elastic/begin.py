@@ -25,12 +25,19 @@ from edt_sdk.training.user.own_state import OwnState
 
 
 def elastic(
-    *, seed: int = 0, mode: str = "exact", on_nan: str = "warn", device: str | None = None, **things: Any
+    *,
+    seed: int = 0,
+    keep_seed: bool = False,
+    mode: str = "exact",
+    on_nan: str = "warn",
+    device: str | None = None,
+    **things: Any,
 ) -> ElasticRun:
     """Return the training of a script that keeps its own loop.
 
     Args:
         seed: of the order of samples, dropout and augmentation. In a job, the job's is used.
+        keep_seed: use `seed` in a job too.
         mode: "exact", equal bits for any number of workers, or "fast". In a job, the job's is used.
         on_nan: when a loss is not a number, "warn" names update and part in the log and continues. "stop" fails before
             that update changes a model.
@@ -47,14 +54,14 @@ def elastic(
     given = Things(things)
     driver, worker = session.current(), script_worker.current()
     if worker is not None:
-        return _in_worker(worker, given, on_nan)
+        return _in_worker(worker, given, seed if keep_seed else worker.job.seed, on_nan)
     if driver is not None:
         serving_call.passes(driver, given.main)
         if driver.job.validates is not None:
             raise Unprocessable(
                 "A job with a loop of its own has no validation of its own.", hint="Call run.evaluate() in the script."
             )
-        seed, mode = driver.job.seed, driver.job.mode
+        seed, mode = seed if keep_seed else driver.job.seed, driver.job.mode
     elif (job := job_context()) is not None:
         raise Conflict(
             f"This job's framework is {job.framework}, which runs the script as it is: elastic() needs edtPyTorch.",
@@ -69,16 +76,14 @@ def elastic(
     return ElasticRun(given, side, _engine(given, seed, mode, where, on_nan), seed=seed, folder=folder)
 
 
-def _in_worker(worker: ScriptWorker, given: Things, on_nan: str) -> ElasticRun:
+def _in_worker(worker: ScriptWorker, given: Things, seed: int, on_nan: str) -> ElasticRun:
     if worker.run is not None:
         raise Conflict(
             "elastic() was called a second time.",
             hint="Give all models and optimizers to one call, and train them in one loop or one after the other.",
         )
     job = worker.job
-    engine = _engine(
-        given, job.seed, job.mode, worker.own.device, on_nan, worker=worker.own.worker, shards=worker.shards
-    )
+    engine = _engine(given, seed, job.mode, worker.own.device, on_nan, worker=worker.own.worker, shards=worker.shards)
     parts = WorkerParts(
         worker.member_parts(engine),
         worker.training,
@@ -88,7 +93,7 @@ def _in_worker(worker: ScriptWorker, given: Things, on_nan: str) -> ElasticRun:
     )
     side = WorkerSide(parts, given)
     worker.run = side
-    return ElasticRun(given, side, engine, seed=job.seed, folder=job.paths.train_dir)
+    return ElasticRun(given, side, engine, seed=seed, folder=job.paths.train_dir)
 
 
 def _engine(

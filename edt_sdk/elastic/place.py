@@ -27,7 +27,8 @@ class Place(msgspec.Struct, kw_only=True):
             running update (`ENDED` when the section is over), the number of the call with which that began, and the
             updates done before it.
         epoch_updates: updates that were done then.
-        results: results of evaluations of this epoch and outside of epochs, pickled, by the number of their call.
+        results: results of evaluations of this epoch and outside of epochs, pickled, by the number of their call. Those
+            in an update are dropped with it.
         passes: loss and what was kept, pickled, of the running update and the one before, by the number of the call.
         best: scores of `run.save_best()`.
         drawn: name of the evaluation that figures draw, the first one.
@@ -51,9 +52,9 @@ class Place(msgspec.Struct, kw_only=True):
     over: bool = False
     variables: dict[str, str] = {}
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Go on to an epoch, of which this call is the beginning."""
-        if epoch > 0:
+    def begin_epoch(self, epoch: int, start: int) -> None:
+        """Go on to an epoch, of which this call is the beginning. The first one of its loop is `start`."""
+        if epoch > start:
             self._forget_epoch()
         self.epoch, self.epoch_call, self.epoch_updates = epoch, self.calls, self.updates
 
@@ -75,6 +76,7 @@ class Place(msgspec.Struct, kw_only=True):
         """Go on to an update of a section, of which the next call is the first pass."""
         before = self.sections[section][1] if section in self.sections else self.calls
         self.passes = {call: found for call, found in self.passes.items() if call >= before}
+        self.results = {call: found for call, found in self.results.items() if not section <= call < before}
         self.sections[section] = index, self.calls, self.updates
 
     def name(self, given: str) -> str:

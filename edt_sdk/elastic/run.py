@@ -31,8 +31,7 @@ from edt_sdk.training.state.nested import to_device
 from edt_sdk.training.update.gradients import Arrivals
 from edt_sdk.training.update.loader import Batch
 from edt_sdk.training.update.optimizer_step import draws_nothing
-from edt_sdk.training.update.totals import Totals
-from edt_sdk.training.update.update import Committed, ShardPart, UpdateEngine
+from edt_sdk.training.update.update import Committed, ShardPart, UpdateEngine, weighted_loss
 from edt_sdk.training.update.user_functions import plain
 
 T = TypeVar("T")
@@ -90,18 +89,24 @@ class ElasticRun:
         """Return the running epoch, from 0."""
         return max(0, self._side.current.place.epoch)
 
+    @property
+    def arriving(self) -> bool:
+        """Return whether this worker has joined, and skips what is done. Its state is not yet that of the others."""
+        return self._side.target is not None
+
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    def epochs(self, count: int) -> Iterator[int]:
+    def epochs(self, count: int, *, start: int = 0) -> Iterator[int]:
         """Yield the epochs of a training, from 0. Leave the loop by `break` to stop early.
 
         Args:
             count: ≥ 1.
+            start: the first epoch, for a script that goes on from a checkpoint of its own.
         """
         if count < 1:
             raise InvalidRequest(f"epochs() needs at least 1, not {count}.", field="epochs")
         self._epochs = self._side.current.epochs = count
-        first, epoch = self._side.current.place.calls, 0
+        first, epoch = self._side.current.place.calls, start
         try:
             while True:
                 self._side.meet()
@@ -112,11 +117,11 @@ class ElasticRun:
                 if target is not None and target.epoch_call > place.calls:
                     epoch, place.calls, place.updates = target.epoch, target.epoch_call, target.epoch_updates
                 if epoch < count:
-                    self._side.current.begin_epoch(epoch)
+                    self._side.current.begin_epoch(epoch, start)
                 if self._side.ready() is not None:
                     set_states(derive(self._seed, "epoch", epoch))
                 self._called()
-                if epoch == count:
+                if epoch >= count:
                     return
                 yield epoch
                 epoch += 1
@@ -133,6 +138,7 @@ class ElasticRun:
         collate: Callable[[list[Any]], Any] | None = None,
         loader_workers: int = 0,
         steps: int | None = None,
+        start: int = 0,
     ) -> Iterator[Update]:
         """Yield the updates of one pass over a data set, or `steps` of them.
 
@@ -145,6 +151,7 @@ class ElasticRun:
             collate: list of samples → batch. Default: torch's.
             loader_workers: processes that load samples for each worker.
             steps: updates, over as many passes as they need. Default: one pass.
+            start: the first of them, for a script that goes on from a checkpoint of its own.
 
         Raises:
             InvalidRequest, Unprocessable: an argument is not valid.
@@ -160,7 +167,7 @@ class ElasticRun:
         section = open_section()
         self._side.opened(section.shards, section.steps, self._epochs)
         self._side.meet()
-        first, index = self._side.current.place.calls, 0
+        first, index = self._side.current.place.calls, start
         self._first = first
         try:
             while index < section.steps:
@@ -221,15 +228,31 @@ class ElasticRun:
         self._side.tested()
         return result
 
-    def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a function returns, which one worker calls for all. The result must be picklable."""
+    def once(self, function: Callable[..., Any], *arguments: Any, keep: bool = True) -> Any:
+        """Return what a function returns, which one worker calls for all. The result must be picklable.
+
+        A function that takes minutes calls `alive` now and then. With `keep=False` the result is not kept for workers
+        that join, and those that skip this call get None.
+        """
 
         def call(among: Among) -> Any:
+            self.alive()
             own = pickle.dumps(function(*arguments)) if among.rank == 0 else None
             return pickle.loads(among.group.broadcast_bytes(own, 0))
 
         self._side.opened(None, 0, self._epochs)
-        return self._together(call)
+        return self._together(call, keep=keep)
+
+    def note(self, function: Callable[[], T]) -> T:
+        """Return what a function returns, which each worker calls for itself. A joiner gets what the others noted.
+
+        So a worker that joins knows what the state was here, before it takes the newest state further on.
+        """
+        return self._together(lambda among: function())  # type: ignore[no-any-return]
+
+    def alive(self) -> None:
+        """Report that this worker computes: a worker that reports nothing for very long is taken for one that hangs."""
+        self._side.alive()
 
     def save_best(
         self, score: float, model: nn.Module | None = None, *, lower: bool = False, name: str = "best"
@@ -274,7 +297,7 @@ class ElasticRun:
     def _called(self) -> None:
         self._side.current.place.calls += 1
 
-    def _together(self, call: Callable[[Among], Any]) -> Any:
+    def _together(self, call: Callable[[Among], Any], *, keep: bool = True) -> Any:
         """Make a call with the other members, and remember its result for those who join."""
         among = self._side.ready()
         while among is not None:
@@ -282,7 +305,9 @@ class ElasticRun:
                 result = call(among)
             if not self._side.broke:
                 place = self._side.current.place
-                place.results[place.calls] = pickle.dumps(result)
+                place.results[place.calls] = pickle.dumps(result if keep else None)
+                # Only some workers may have drawn random numbers in the call.
+                set_states(derive(self._seed, "after", place.calls))
                 self._called()
                 return result
             among = self._side.recover()
@@ -300,7 +325,8 @@ class Update:
     Attributes:
         number: of the update, from 0 over the whole training.
         index: of the update in its pass over the data set, or in its steps.
-        loss: mean of the losses over all samples of the last iteration, the same in each worker. NaN before.
+        loss: mean of the losses of all parts of the last iteration, by their weights, the same in each worker. NaN
+            before.
     """
 
     def __init__(self, run: ElasticRun, section: Callable[[], Section], index: int) -> None:
@@ -351,7 +377,8 @@ class Update:
                     result = sum(self._losses[1:], self._losses[0]), self._correct
                 self._share(among, any(shard.metrics["kept"] for shard in gathered.summary.shards))
             if not side.broke:
-                self._completed(step, engine.settle(gathered), first=again == 0)
+                loss = weighted_loss(gathered.summary.shards)
+                self._completed(step, engine.settle(gathered), loss, first=again == 0)
                 return
             among = side.recover()
         place, target = side.current.place, side.target
@@ -378,12 +405,14 @@ class Update:
 
         Args:
             loss: one number.
-            weight: what the loss is a mean over, if not over the samples: for example tokens without padding.
+            weight: what the loss is a mean over, if not over the samples: for example tokens without padding. Where it
+                is 0, the loss counts as 0, also if it is a NaN.
             correct: number of right answers in this part, for the accuracy in logs and figures.
             scaler: a `torch.amp.GradScaler` that was given to `elastic()`.
         """
+        weight = None if weight is None else plain(weight)
+        self._losses.append(torch.zeros_like(loss.detach()) if weight == 0 else loss.detach())
         if self._checks:
-            self._losses.append(loss.detach())
             self._correct = correct
             return
         if self._part is None:
@@ -391,10 +420,10 @@ class Update:
                 "update.backward() was called outside of `for … in update`.",
                 hint="Call it inside that loop, once for each loss.",
             )
-        (loss if scaler is None else scaler.scale(loss)).backward()
-        self._losses.append(loss.detach())
+        if weight != 0:
+            (loss if scaler is None else scaler.scale(loss)).backward()
         if weight is not None:
-            self._weight = plain(weight)
+            self._weight = weight
         if correct is not None:
             self._correct = plain(correct)
 
@@ -443,6 +472,15 @@ class Update:
         if scaler is not None:
             scaler.update()
 
+    @property
+    def followed(self) -> bool:
+        """Return whether the others have made more calls after this update, or are in one. For workers that skip it."""
+        target, place = self._run._side.target, self._run._side.current.place
+        if target is None:
+            return False
+        index, calls, _ = target.sections.get(self._run._first, (0, 0, 0))
+        return calls > place.calls if index == ENDED else index == self.index
+
     def check(self) -> None:
         """Raise where the script has not used the update as it is meant to be."""
         if self._passes == 0:
@@ -480,9 +518,9 @@ class Update:
             for data in among.group.gather_bytes(pickle.dumps(self._all_kept)):
                 self._all_kept.update(pickle.loads(data))
 
-    def _completed(self, step: TrainStep, committed: Committed, *, first: bool) -> None:
+    def _completed(self, step: TrainStep, committed: Committed, loss: float, *, first: bool) -> None:
         run = self._run
-        self.loss = Totals().add(committed.stats).loss
+        self.loss = loss
         place = run._side.current.place
         place.passes[place.calls] = self.loss, pickle.dumps(self._all_kept) if self._all_kept else b""
         self._complete = True

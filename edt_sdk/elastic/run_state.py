@@ -45,11 +45,11 @@ class RunState(MemberState):
         total = max(1, self.epochs) * self.per_epoch
         return Reached(self.updates, max(total, self.updates), max(0, self.place.epoch), max(1, self.epochs))
 
-    def begin_epoch(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int, start: int) -> None:
         """Go on to another epoch."""
         if self.epoch.samples:
             self.ended, self.epoch = self.epoch, Totals()
-        self.place.begin_epoch(epoch)
+        self.place.begin_epoch(epoch, start)
 
     def has_tested(self, line: TestLine) -> None:
         """Take note of an evaluation."""

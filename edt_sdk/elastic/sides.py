@@ -73,6 +73,9 @@ class Side(Protocol):
     def loading(self, loader: ShardLoader) -> Loads:
         """Return what loads the batches of the next call."""
 
+    def alive(self) -> None:
+        """Report that this process computes."""
+
 
 class Loads(Protocol):
     """Declares what loads a batch."""
@@ -121,3 +124,6 @@ class Alone:
     def loading(self, loader: ShardLoader) -> Loads:
         """Return the loader."""
         return loader
+
+    def alive(self) -> None:
+        """Do nothing."""

@@ -159,6 +159,10 @@ class WorkerSide:
         """Return a loader that shows with each batch that this worker computes."""
         return Heartbeat(self._parts.member.heartbeat.pulse, loader, self.current.updates)
 
+    def alive(self) -> None:
+        """Report that this worker computes."""
+        self._parts.member.heartbeat.computing()
+
     def finish(self) -> None:
         """Write the final files as rank 0. The other members keep the state until rank 0 has reported the end.
 

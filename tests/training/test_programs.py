@@ -29,6 +29,7 @@ from edt_sdk.training.user import payload
 from edt_sdk.training.user.hooks import Hooks
 from tests.server.supervisor.test_elastic_agents import noted, running, slots
 from tests.training.elastic import programs as own_loops
+from tests.training.elastic import test_hf_programs as of_hugging_face
 from tests.training.elastic.programs.lines import changed
 from tests.training.numeric_job import CPU, one_update, steps_of
 from tests.training.update.test_self_check import (
@@ -252,6 +253,7 @@ def table() -> dict[str, str]:
     """Each program of this file, and the word for what happens to it."""
     words = dict.fromkeys(RIGHT, "trains right") | dict.fromkeys(WRONG, "found")
     words |= {name.replace("_", " "): "trains right" for name in own_loops.PROGRAMS}  # elastic/test_own_programs.py
+    words |= {name.replace("_", " "): "trains right" for name in of_hugging_face.NAMES}
     words |= dict.fromkeys(["a second train()", "an EMA in a user_callback"], "trains right")
     return words | dict.fromkeys(SAID, "said") | dict.fromkeys(REFUSED, "refused") | dict.fromkeys(HELD, "held")
 

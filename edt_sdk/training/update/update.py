@@ -580,6 +580,13 @@ class UpdateEngine:
             raise ValueError(f"{block} is not the block of rank {group.rank} of {group.world}")
 
 
+def weighted_loss(shards: Iterable[ShardStats]) -> float:
+    """Return the mean loss of an update of a loop of one's own, by the weights that it has given to the shards."""
+    # A shard of no weight has no loss either: 0 tokens may make it a NaN.
+    weighed = [(shard.metrics[WEIGHT], shard.loss) for shard in shards if shard.metrics[WEIGHT]]
+    return sum(weight * loss for weight, loss in weighed) / sum(weight for weight, _ in weighed)
+
+
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Have all modules in evaluation mode in the block."""

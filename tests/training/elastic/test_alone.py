@@ -16,6 +16,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, TensorDa
 
 import edt_sdk.elastic as edt
 from edt_sdk.elastic import variables
+from edt_sdk.elastic.place import ENDED, Place
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, Unprocessable
 from edt_sdk.training.sampling.order import Order
 
@@ -108,6 +109,60 @@ def test_a_weight_may_be_given_for_some_parts_only(data: TensorDataset, net: nn.
                 update.backward(F.cross_entropy(net(x), y), weight=len(x) if number % 2 else None)
             update.step()
     assert difference(net, plain, before) < 1e-5
+
+
+def test_a_part_without_weight_counts_for_nothing(data: TensorDataset, net: nn.Module) -> None:
+    """Its mean is over nothing, a NaN. The loss of an update is the mean by the weights."""
+    labels = torch.where(torch.arange(SAMPLES) < 30, -100, data.tensors[1])
+    expected = F.cross_entropy(net(data.tensors[0]), labels)
+    expected.backward()
+    gradients = [parameter.grad.clone() for parameter in net.parameters()]
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.0))
+    update = next(
+        run.updates(
+            TensorDataset(data.tensors[0], labels),
+            batch=SAMPLES,
+            shards=4,
+            sampler=torch.utils.data.SequentialSampler(data),
+        )
+    )
+    for x, y in update:
+        update.backward(F.cross_entropy(net(x), y), weight=(y != -100).sum())
+    assert update.loss == pytest.approx(expected.item())
+    for parameter, gradient in zip(net.parameters(), gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_a_script_that_goes_on_from_a_checkpoint_of_its_own(data: TensorDataset, net: nn.Module) -> None:
+    """It gets the samples that are left, in the order that they have without an interruption."""
+
+    def samples(epoch: int = 0, update: int = 0) -> list[torch.Tensor]:
+        run, found = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.0)), []
+        for number in run.epochs(3, start=epoch):
+            for each in run.updates(data, batch=16, shards=2, start=update if number == epoch else 0):
+                for x, y in each:
+                    each.backward(F.cross_entropy(net(each.keep("x", x)), y))
+                found.append(each.kept("x"))
+                each.step()
+        return found
+
+    whole, rest = samples(), samples(1, 2)
+    assert (len(whole), len(rest)) == (9, 4)
+    assert torch.equal(torch.cat(rest), torch.cat(whole[5:]))
+
+
+def test_a_worker_that_skips_an_update_knows_whether_more_followed(data: TensorDataset, net: nn.Module) -> None:
+    """The others are at the first call after it, beyond it, or at the end of the section with or without more calls."""
+    run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
+    update = next(run.updates(data, batch=20, shards=2))
+    for x, y in update:
+        update.backward(F.cross_entropy(net(x), y))
+    assert not update.followed
+    found = []
+    for place in ((0, 0, 0), (1, 1, 1), (ENDED, 1, 1), (ENDED, 2, 1)):
+        run._side.target = Place(sections={0: place}, calls=1)
+        found.append(update.followed)
+    assert found == [True, False, False, True]
 
 
 def test_a_scaler_keeps_one_scale(data: TensorDataset, net: nn.Module) -> None:
