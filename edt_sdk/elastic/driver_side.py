@@ -10,7 +10,6 @@ from edt_sdk.schemas.wire.link import TrainRequest
 from edt_sdk.training.calls.following import follow
 from edt_sdk.training.calls.session import Session
 from edt_sdk.training.member.script_worker import SCRIPT
-from edt_sdk.training.state.preallocation import release_freed
 from edt_sdk.training.user import payload
 from edt_sdk.training.user.logging_hooks import DriverLoggers
 from edt_sdk.training.user.progress_lines import ProgressLines
@@ -34,7 +33,6 @@ class DriverSide(Alone):
             payload.write(path, payload.dump({SCRIPT: {"shards": shards}}, []))
         self._own.trainings += 1
         self._own.link.send(TrainRequest(training=0, payload=str(path), shards=shards, epochs=epochs or 1))
-        release_freed()
         lines = ProgressLines(max(1, epochs)) if self._own.job.quiet else None
         follow(self._own, 0, DriverLoggers(None, None, lines), max(1, epochs))
         raise SystemExit(0)

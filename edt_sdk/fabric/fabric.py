@@ -33,7 +33,6 @@ from edt_sdk.training.checkpoints import model_files as checkpoint
 from edt_sdk.training.checkpoints import onnx_file
 from edt_sdk.training.member import model_zip
 from edt_sdk.training.sampling.order import shard_sizes
-from edt_sdk.training.state.preallocation import release_freed
 from edt_sdk.training.user import payload
 from edt_sdk.training.user.logging_hooks import DriverLoggers
 from edt_sdk.training.user.payload import Training, TrainOptions
@@ -333,7 +332,6 @@ class FabricModel:
         epochs = options.epochs if own.job.validates is None else 0
         # Sent even if the training exists already: that is how a restarted driver attaches to it.
         own.link.send(TrainRequest(training=training, payload=str(path), shards=len(options.shards), epochs=epochs))
-        release_freed()
 
     def _training(self, options: TrainOptions) -> Training:
         """Return what the workers get: everything except the driver's loggers."""

@@ -37,7 +37,7 @@ edt_sdk.testing: client keeper
 edt_sdk.serving: training training.calls training.checkpoints training.member training.state training.user
 edt_sdk.torchrun: training training.exchange training.member
 edt_sdk.training: training.calls training.checkpoints training.exchange training.member training.records training.sampling training.update training.user training.validation
-edt_sdk.training.calls: client display training.member training.records training.user
+edt_sdk.training.calls: client display training.member training.records training.state training.user
 edt_sdk.training.checkpoints: training.records training.sampling training.state
 edt_sdk.training.exchange: training.sampling
 edt_sdk.training.member: training.checkpoints training.exchange training.records training.sampling training.state training.update training.user training.validation

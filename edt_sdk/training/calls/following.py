@@ -9,6 +9,7 @@ from edt_sdk.schemas.wire.link import TrainingDone, TrainingFailed
 from edt_sdk.training.calls.session import Session
 from edt_sdk.training.records.full_disk import wait_for_lines
 from edt_sdk.training.records.recorder import MetricsFollower, epoch_behind
+from edt_sdk.training.state.preallocation import release_freed
 from edt_sdk.training.user.logging_hooks import DriverLoggers
 
 # Seconds between two reads of the metrics while the driver waits. The end of the training wakes it immediately.
@@ -30,6 +31,7 @@ def follow(
     Raises:
         JobFailed: a worker failed. The message is the worker's.
     """
+    release_freed()  # what the submission needed
     paths = own.job.paths
     # The position of delivered lines is kept on disk, so that a restarted driver continues after them.
     reader = MetricsFollower(paths.metrics(training), delivered=paths.job_dir / f"training-{training}.delivered")

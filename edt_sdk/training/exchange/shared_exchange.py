@@ -135,7 +135,7 @@ class Neighbours:
     def results(self, total: Flat) -> tuple[Tensor, ...]:
         """Return the memory for this member's finished slices, one for each span.
 
-        In its vector nobody else reads them before it has them: each member adds up its own slice alone.
+        In its vector no other member reads them before: each adds up its own slice alone.
         """
         if self._apart is not None:
             return self._apart.slices(self.spans, self.lanes)

@@ -64,7 +64,7 @@ class Vectors:
                 self._free.append(self._make(touched=True))
 
     def release(self) -> None:
-        """Give the pages of all vectors that nobody uses back to the kernel, which provides them anew when needed."""
+        """Give the pages of all unused vectors back to the kernel, which provides them anew when needed."""
         idle = [vector for vector in self._free if vector.alone]
         self._free = [vector for vector in self._free if not vector.alone]
         if idle and self._window is not None:

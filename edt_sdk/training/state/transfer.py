@@ -198,8 +198,8 @@ def _head(state: State, tensors: Sequence[Tensor], location: MemoryLocation | No
 
 def _send_head(peers: Peers, takers: Sequence[int], head: _Head) -> None:
     data = _encoder.encode(head)
-    # What is kept in a file can be used there if it begins at a multiple of its type's size. Nobody reads the end of
-    # `small`, whose own length may take more bytes with it.
+    # What is kept in a file can be used there if it begins at a multiple of its type's size. The end of
+    # `small` is not read, and its length may take more bytes with it.
     while missing := -(len(data) + 8) % _LARGEST:
         head = replace(head, small=head.small + bytes(missing))
         data = _encoder.encode(head)
