@@ -63,15 +63,6 @@ class Evaluation:
         means = {name: sums[name] / weights[name] if weights[name] else float("nan") for name in sums}
         return means[_ONE] if list(means) == [_ONE] else means
 
-    def lines(self, result: Any, epoch: int, updates: int) -> tuple[Totals, TestLine]:
-        """Return the result as totals, and as a line of the metrics."""
-        means = result if isinstance(result, Mapping) else {"score": result}
-        loss = next((means[name] for name in _LOSSES if name in means), None)
-        accuracy = next((means[name] for name in _ACCURACIES if name in means), None)
-        rest = {name: value for name, value in means.items() if name not in (*_LOSSES, *_ACCURACIES)}
-        line = TestLine(epoch=epoch, update=updates - 1, loss=loss, accuracy=accuracy, time=time.time(), metrics=rest)
-        return (Totals() if loss is None else Totals(1, loss, accuracy)), line
-
     def _own(self, block: range, loads: Loads) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
         found = {}
         self.loader.plan(self._section.keys(block))
@@ -82,6 +73,16 @@ class Evaluation:
                 values = self._function(to_device(batch.data, self._device))
                 found[key.step, key.shard] = _numbers(values, len(batch.indices))
         return found
+
+
+def test_lines(result: Any, epoch: int, updates: int) -> tuple[Totals, TestLine]:
+    """Return the result of an evaluation as totals, and as a line of the metrics."""
+    means = result if isinstance(result, Mapping) else {"score": result}
+    loss = next((means[name] for name in _LOSSES if name in means), None)
+    accuracy = next((means[name] for name in _ACCURACIES if name in means), None)
+    rest = {name: value for name, value in means.items() if name not in (*_LOSSES, *_ACCURACIES)}
+    line = TestLine(epoch=epoch, update=updates - 1, loss=loss, accuracy=accuracy, time=time.time(), metrics=rest)
+    return (Totals() if loss is None else Totals(1, loss, accuracy)), line
 
 
 def _numbers(values: Any, samples: int) -> dict[str, tuple[float, float]]:

@@ -66,6 +66,7 @@ class WorkerSide:
         self._offered = 0  # updates when the keeper was last offered the state
         self.current = RunState(things)
         self.target: Place | None = None
+        self.jumps = False
 
     @property
     def first(self) -> bool:
@@ -155,6 +156,10 @@ class WorkerSide:
         """Return a loader that shows with each batch that this worker computes."""
         return Heartbeat(self._parts.member.heartbeat.pulse, loader, self.current.updates)
 
+    def computing(self) -> None:
+        """Show that this worker computes."""
+        self._parts.member.heartbeat.computing()
+
     def finish(self) -> None:
         """Write the final files as rank 0. The other members keep the state until rank 0 has reported the end.
 
@@ -206,6 +211,7 @@ class WorkerSide:
 
     def _next(self, generation: Generation | None) -> Generation:
         if generation is None:
+            self._arrived = False
             self._member.stop()
             raise Leave(self._member.code)
         return generation
@@ -217,7 +223,7 @@ class WorkerSide:
         if self.current.place.calls > self.target.calls:
             log.info("the job goes on from an earlier place of the script: this worker starts again")
             self._parts.restart()
-        return self.current.place.calls < self.target.calls
+        return not self.jumps and self.current.place.calls < self.target.calls
 
     def _arrive(self) -> None:
         over = self.target is not None and self.target.over and not self.current.place.over
