@@ -20,6 +20,7 @@ from edt_sdk.elastic.run import ElasticRun, Update
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.sampling.order import BatchKey, TrainStep
+from edt_sdk.training.sampling.seeds import derive, set_states
 from edt_sdk.training.state.nested import to_device
 from edt_sdk.training.state.state import State, capture, restore
 from edt_sdk.training.update.loader import Batch
@@ -160,6 +161,8 @@ def in_lockstep(update: Update, program: LockstepProgram) -> None:
                     if not ended and copy is None and among.world > 1:
                         copy = _copied(run), program.copy()
                     committed = engine.settle(gathered)
+                    # A step or a hook of it may draw: the same numbers in each worker.
+                    set_states(derive(run._seed, "step", step.update, stretch))
                     program.step(action)
                     stretch += 1
             if not side.broke:

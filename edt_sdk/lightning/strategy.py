@@ -296,6 +296,7 @@ class ElasticStrategy(SingleDeviceStrategy):
                     return advance(fetcher)
                 except Moved:
                     self.lightning_module._current_fx_name = None  # type: ignore[union-attr]
+                    fetcher.done = False  # also where it was at the last batch of its epoch
 
         return advancing
 

@@ -225,7 +225,7 @@ def made(name: str, folder: Path) -> Made:
     programs: dict[str, Made] = {
         "classifier": (
             Classifier, labelled, TensorDataset(numbers(30, 6, seed=3), whole(30, below=3, seed=4)),
-            [EarlyStopping("val_loss", patience=5), ModelCheckpoint(folder, monitor="val_loss", save_last=True)],
+            [EarlyStopping("val_loss", patience=5), ModelCheckpoint(folder, monitor="val_loss", save_top_k=-1)],
         ),
         "gan": (Gan, TensorDataset(numbers(40, 6), numbers(40, 4, seed=7)), None, []),
         "frequencies": (Frequencies, TensorDataset(*labelled.tensors, numbers(40, 2, seed=4)), None, []),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveragi
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
+from edt_sdk.elastic.sides import Alone, Among
 from edt_sdk.lightning import ElasticStrategy
 from edt_sdk.schemas.errors import EdtError
-from tests.training.elastic.lightning_programs import Classifier, Gan, numbers, whole
+from edt_sdk.training.state.state import State
+from tests.training.elastic.lightning_programs import Classifier, Gan, fitted, numbers, whole
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's own advice
 
@@ -74,6 +78,45 @@ def test_a_validation_and_a_test_see_all_data() -> None:
     with torch.no_grad():
         loss = nn.functional.cross_entropy(module.net(DATA.tensors[0]), DATA.tensors[1])
     assert found["val_loss"] == pytest.approx(float(loss), rel=1e-5)
+
+
+class Misses(Alone):
+    """Misses the end of update 3, the last of an epoch, when others are at update 5. Their state is that of a run."""
+
+    there: State | None = None
+    missed = False
+
+    def ready(self) -> Among:
+        if self.current.updates == 5 and Misses.there is None:
+            there = self.current.capture()
+            own = {name: tensor.clone() for name, tensor in there.own.items()}
+            Misses.there = replace(there, own=own, tensors=[tensor.clone() for tensor in there.tensors])
+        return super().ready()
+
+    def attempt(self) -> AbstractContextManager[None]:
+        self.broke = self.current.updates == 3 and Misses.there is not None and not self.missed
+        return super().attempt()
+
+    def recover(self) -> Among:
+        assert Misses.there is not None
+        self.missed = True
+        self.current.restore(Misses.there)
+        return self._among
+
+
+@pytest.mark.parametrize("name", ["classifier", "gan"])
+def test_a_worker_that_missed_the_end_of_an_update_goes_on_where_the_others_are(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two members of a real group cannot be made to differ on purpose: the one that is behind is alone here."""
+    monkeypatch.setattr("edt_sdk.elastic.begin.Alone", Misses)
+    monkeypatch.setattr(Misses, "there", None)
+    first, found = fitted(name, tmp_path / "first")
+    second, again = fitted(name, tmp_path / "second")
+    assert second.strategy.run._side.missed
+    assert torch.equal(weights(found), weights(again))
+    assert first.callback_metrics == second.callback_metrics
+    assert (first.global_step, first.current_epoch) == (second.global_step, second.current_epoch)
 
 
 class Stream(IterableDataset[Any]):

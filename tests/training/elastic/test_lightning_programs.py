@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +29,18 @@ def some(names: tuple[str, ...]) -> list[object]:
 
 def flat(module: torch.nn.Module) -> torch.Tensor:
     return torch.cat([tensor.flatten().double() for tensor in module.state_dict().values()])
+
+
+def checkpoints(folder: Path) -> dict[str, tuple[Any, ...]]:
+    """What is in the checkpoints, one for each epoch."""
+
+    def content(saved: dict[str, Any]) -> tuple[Any, ...]:
+        weights = {key: value.tolist() for key, value in saved["state_dict"].items()}
+        return *(str(saved[part]) for part in ("epoch", "global_step", "loops", "lr_schedulers")), weights
+
+    found = {path.name: torch.load(path, weights_only=True) for path in (folder / "checkpoints").glob("*.ckpt")}
+    assert len(found) == programs.EPOCHS
+    return {name: content(saved) for name, saved in found.items()}
 
 
 @pytest.mark.parametrize("name", some(programs.EQUAL))
@@ -62,15 +76,44 @@ def test_one_three_and_two_workers_with_a_death_have_one_hash(name: str, tmp_pat
         (job.root / "hold-3").unlink()
         job.joined(2)
         until(lambda: all(at(worker, end) for worker in range(3)), f"place {end}")
-        job.kill(1)
+        # The first of them writes checkpoints and logs.
+        gone, *left = (0, 1, 2) if name == "classifier" else (1, 0, 2)
+        job.kill(gone)
         (job.root / f"hold-{end}").unlink()
-        for worker in (0, 2):
+        for worker in left:
             job.expect(f"w{worker}", wire.Broken)
-        job.generation(3, 0, 2)
+        job.generation(3, *left)
         job.joined(3)
-        ended(job, 0, 2)
+        ended(job, *left)
         found = {path.read_text() for path in job.root.glob("end-*")}
+        if name == "classifier":
+            assert checkpoints(job.root) == checkpoints(tmp_path)
+            rows = list(csv.DictReader((job.root / "logs/version_0/metrics.csv").open()))
+            steps = [int(row["step"]) for row in rows if row["train_loss_step"]]
+            assert steps == [step for step in range(12) if step != 8], "the row of update 8 is gone with its worker"
+            assert [int(row["step"]) for row in rows if row["val_loss"]] == [3, 7, 11]
     assert found == {alone}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["classifier", "gan"])
+def test_a_job_suspended_goes_on_from_its_checkpoint(name: str, tmp_path: Path) -> None:
+    programs.main(tmp_path, name)
+    (alone,) = (path.read_text() for path in tmp_path.glob("end-*"))
+    with job_of("lightning_programs.py", programs.SHARDS, args=(name,)) as job:
+        (job.root / "hold-5").touch()
+        job.prepare(0, 1)
+        job.generation(1, 0, 1)
+        until(lambda: [path.read_text() for path in job.root.glob("at-*")] == ["5", "5"], "update 5")
+        job.generation(2, told=(0, 1))
+        (job.root / "hold-5").unlink()
+        for worker in ("w0", "w1"):
+            job.expect(worker, wire.Left)
+            assert job.exit_code(worker) == 0, job.children[worker].text
+        job.prepare(2)
+        job.generation(3, 2)
+        ended(job, 2)
+        assert {path.read_text() for path in job.root.glob("end-*")} == {alone}
 
 
 def test_the_guide_has_every_program() -> None:
