@@ -59,7 +59,7 @@ class RecordedResults(_ResultCollection):
         self.recording.logs.append((fx, name, kept, options))
 
 
-class Recorder:
+class PartRecorder:
     """Records parts of updates, and replays them.
 
     Attributes:

@@ -25,7 +25,7 @@ from torch.optim import Optimizer
 
 from edt_sdk import elastic
 from edt_sdk.elastic import ElasticRun, Moved, Update
-from edt_sdk.lightning.recording import Recorder
+from edt_sdk.lightning.recording import PartRecorder
 from edt_sdk.lightning.refusals import check_loader, check_trainer
 from edt_sdk.lightning.trainer_state import TrainerState
 from edt_sdk.lightning.updates import AutomaticParts, ManualParts, UpdateLoader, WholeBatch
@@ -69,7 +69,7 @@ class ElasticStrategy(SingleDeviceStrategy):
         self._options = {"seed": seed, "mode": mode, "on_nan": on_nan}
         self._in_job = job_context() is not None
         self._run: ElasticRun | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: PartRecorder | None = None
         self._state: TrainerState | None = None
         self._manual: ManualParts | None = None
         # Checkpoints that the first worker may not have written: after how many updates, and what to write.
@@ -264,7 +264,7 @@ class ElasticStrategy(SingleDeviceStrategy):
         loader = trainer.train_dataloader
         if not isinstance(loader, UpdateLoader):
             check_loader(loader)
-        self._recorder = Recorder(module)
+        self._recorder = PartRecorder(module)
         self._state = TrainerState(trainer, module, self._recorder)
         loops._results = self._recorder.results
         things: dict[str, Any] = {f"optimizer_{number}": each for number, each in enumerate(self.optimizers)}

@@ -15,7 +15,7 @@ from lightning.pytorch.loops.loop import _Loop
 from lightning.pytorch.trainer import call
 from torch import Tensor
 
-from edt_sdk.lightning.recording import Recorder, numbers_of
+from edt_sdk.lightning.recording import PartRecorder, numbers_of
 
 _OF_CONNECTOR = ("_progress_bar_metrics", "_logged_metrics", "_callback_metrics", "_current_fx", "_first_loop_iter")
 _OF_CHECKPOINTS = ("dirpath", "_last_global_step_saved", "_last_checkpoint_saved")
@@ -29,7 +29,7 @@ class TrainerState:
         files: checkpoints that are there, as all workers know it: only one of them writes.
     """
 
-    def __init__(self, trainer: Any, module: LightningModule, recorder: Recorder) -> None:
+    def __init__(self, trainer: Any, module: LightningModule, recorder: PartRecorder) -> None:
         self._trainer = trainer
         self._module = module
         self._recorder = recorder

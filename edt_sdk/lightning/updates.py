@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler
 
 from edt_sdk.elastic import Strand, Update, in_lockstep
-from edt_sdk.lightning.recording import Recorder, Recording, numbers_of
+from edt_sdk.lightning.recording import PartRecorder, Recording, numbers_of
 from edt_sdk.lightning.refusals import check_loader
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 
@@ -74,10 +74,10 @@ class UpdateLoader:
             yield WholeBatch()
 
 
-class Parts:
+class LightningParts:
     """Calls a module's `training_step` for the parts of an update. All of them begin with the same attributes."""
 
-    def __init__(self, strategy: ElasticStrategy, recorder: Recorder) -> None:
+    def __init__(self, strategy: ElasticStrategy, recorder: PartRecorder) -> None:
         self._strategy = strategy
         self._recorder = recorder
         self._trainer = strategy.lightning_module.trainer  # type: ignore[union-attr]
@@ -105,7 +105,7 @@ class Parts:
         return torch.tensor(update.loss, device=self._strategy.root_device)
 
 
-class AutomaticParts(Parts):
+class AutomaticParts(LightningParts):
     """Makes an update of automatic optimization: one optimizer, and a loss that `training_step` returns."""
 
     def closure(self, arguments: OrderedDict[str, Any], optimizer: Optimizer, batch_idx: int) -> Closure:
@@ -132,10 +132,10 @@ class AutomaticParts(Parts):
         return ClosureResult(self.done(update))
 
 
-class ManualParts(Parts):
+class ManualParts(LightningParts):
     """Makes an update of manual optimization, whose `training_step` steps optimizers itself."""
 
-    def __init__(self, strategy: ElasticStrategy, recorder: Recorder) -> None:
+    def __init__(self, strategy: ElasticStrategy, recorder: PartRecorder) -> None:
         super().__init__(strategy, recorder)
         self._module = self._trainer.lightning_module
         self._parameters = list(self._module.parameters())

@@ -18,8 +18,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's own advice
 
 PAGE = Path(__file__).parents[3] / "docs" / "guide" / "programs.md"
-# One of each kind of optimization in `make test`.
-SHORT = ("classifier", "gan")
+# In `make test`: the program with several steps in an update.
+SHORT = ("gan",)
 
 
 def some(names: tuple[str, ...]) -> list[object]:
