@@ -63,24 +63,6 @@ class Evaluation:
         means = {name: sums[name] / weights[name] if weights[name] else float("nan") for name in sums}
         return means[_ONE] if list(means) == [_ONE] else means
 
-    def line(self, result: Any, name: str, place: Place) -> TestLine:
-        """Return the result as a line of the metrics."""
-        means = result if isinstance(result, Mapping) else {"score": result}
-        loss = next((means[name] for name in _LOSSES if name in means), None)
-        accuracy = next((means[name] for name in _ACCURACIES if name in means), None)
-        rest = {name: value for name, value in means.items() if name not in (*_LOSSES, *_ACCURACIES)}
-        return TestLine(
-            epoch=max(0, place.epoch),
-            update=place.updates - 1,
-            loss=loss,
-            accuracy=accuracy,
-            time=time.time(),
-            metrics=rest,
-            name=name,
-            drawn=name == place.drawn,
-            number=place.calls,
-        )
-
     def _own(self, block: range, loads: Loads) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
         found = {}
         self.loader.plan(self._section.keys(block))
@@ -91,6 +73,25 @@ class Evaluation:
                 values = self._function(to_device(batch.data, self._device))
                 found[key.step, key.shard] = _numbers(values, len(batch.indices))
         return found
+
+
+def test_line(result: Any, name: str, place: Place) -> TestLine:
+    """Return the result of an evaluation as a line of the metrics."""
+    means = result if isinstance(result, Mapping) else {"score": result}
+    loss = next((means[key] for key in _LOSSES if key in means), None)
+    accuracy = next((means[key] for key in _ACCURACIES if key in means), None)
+    rest = {key: value for key, value in means.items() if key not in (*_LOSSES, *_ACCURACIES)}
+    return TestLine(
+        epoch=max(0, place.epoch),
+        update=place.updates - 1,
+        loss=loss,
+        accuracy=accuracy,
+        time=time.time(),
+        metrics=rest,
+        name=name,
+        drawn=name == place.drawn,
+        number=place.calls,
+    )
 
 
 def _numbers(values: Any, samples: int) -> dict[str, tuple[float, float]]:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from edt_sdk.elastic.batches import Section, Sections
-from edt_sdk.elastic.evaluation import Evaluation
+from edt_sdk.elastic.evaluation import Evaluation, test_line
 from edt_sdk.elastic.place import ENDED
-from edt_sdk.elastic.sides import Among, Side
+from edt_sdk.elastic.sides import Among, Moved, Side
 from edt_sdk.elastic.things import Things
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import DEFAULT_SHARDS
@@ -223,10 +223,14 @@ class ElasticRun:
         )
         self._side.opened(None, 0, self._epochs)
         result = self._together(lambda among: evaluation.together(among, self._side.loading(evaluation.loader)))
-        place = self._side.current.place
-        self._side.current.has_tested(evaluation.line(result, place.name(name), place))
-        self._side.tested()
+        self.tested(result, name)
         return result
+
+    def tested(self, result: Any, name: str = "") -> None:
+        """Record a result that all workers have, as `evaluate` records its own: a number, or a dictionary of them."""
+        place = self._side.current.place
+        self._side.current.has_tested(test_line(result, place.name(name), place))
+        self._side.tested()
 
     def once(self, function: Callable[..., Any], *arguments: Any, keep: bool = True) -> Any:
         """Return what a function returns, which one worker calls for all. The result must be picklable.
@@ -272,6 +276,55 @@ class ElasticRun:
         if self._side.target is None and self.first:
             model_files.save_weights(self._folder / f"{name}.pth", self._things.main if model is None else model)
         return True
+
+    # --- the loop of a framework --------------------------------------------------------------------------------------
+    #
+    # Its updates are all alike, and all that is between them has a state. So a worker that joins, or that has missed
+    # the end of an update, takes the state of the others at its next `arrive`, wherever they are. It skips nothing.
+
+    def begin(self, shards: int | None, updates: int, epochs: int) -> bool:
+        """Begin with the other workers. Return False in a worker that finds the training running.
+
+        Args:
+            shards: as for `updates`.
+            updates: of an epoch, for the progress.
+            epochs: of the training, for the progress. 0 where they are not known.
+        """
+        side = self._side
+        self._epochs = side.current.epochs = epochs
+        side.opened(shards, updates, epochs)
+        side.meet()
+        begins = (side.target is None or side.target.calls == 0) and side.ready() is not None
+        if begins:
+            self._called()
+        side.jumps = True
+        return begins
+
+    def arrive(self) -> None:
+        """Be among the members of the next update, with their state."""
+        self._side.ready()
+
+    def at(self, dataset: Any, *, epoch: int, index: int, steps: int, **options: Any) -> Update:
+        """Return update `index` of `steps` in an epoch. Other arguments as for `updates`."""
+        current = self._side.current
+        if current.place.epoch != epoch:
+            current.begin_epoch(epoch, epoch if current.place.epoch < 0 else 0)
+        current.place.passes.clear()
+        self._first = epoch
+        return Update(self, lambda: self._sections.open(dataset, steps=steps, first_pass=epoch, **options), index)
+
+    def end(self) -> None:
+        """Wait until all workers are at the end of the training. No worker joins after it."""
+        side, calls = self._side, self._side.current.place.calls
+        side.current.place.over = True
+        among = side.ready()
+        while among is not None and side.current.place.calls == calls:
+            with side.attempt():
+                among.group.barrier()
+            if not side.broke:
+                self._called()
+                return
+            among = side.recover()
 
     def _plan(self, section: Section, index: int, block: range, among: Among) -> None:
         """Announce what this worker will load, where that has changed."""
@@ -352,6 +405,7 @@ class Update:
         side, engine = self._run._side, self._run._engine
         self._complete = self._stepped = False
         again, self._passes = self._passes, self._passes + 1
+        calls = side.current.place.calls
         among = side.ready()
         # Only now: a data set may have grown, in a worker that joins by the state that it has just got.
         section = self.section
@@ -381,6 +435,7 @@ class Update:
                 self._completed(step, engine.settle(gathered), loss, first=again == 0)
                 return
             among = side.recover()
+            self._moved(calls)
         place, target = side.current.place, side.target
         assert target is not None, "a pass is skipped on the way to the others"
         if place.calls in target.passes:
@@ -410,22 +465,40 @@ class Update:
             correct: number of right answers in this part, for the accuracy in logs and figures.
             scaler: a `torch.amp.GradScaler` that was given to `elastic()`.
         """
-        weight = None if weight is None else plain(weight)
-        self._losses.append(torch.zeros_like(loss.detach()) if weight == 0 else loss.detach())
-        if self._checks:
-            self._correct = correct
-            return
-        if self._part is None:
+        if self._part is None and not self._checks:
             raise Conflict(
                 "update.backward() was called outside of `for … in update`.",
                 hint="Call it inside that loop, once for each loss.",
             )
-        if weight != 0:
+        weight = None if weight is None else plain(weight)
+        if weight != 0 and not self._checks:
             (loss if scaler is None else scaler.scale(loss)).backward()
+        self.note(loss, weight=weight, correct=correct)
+
+    @property
+    def samples(self) -> int:
+        """Return the number of samples of the running part, 0 between parts."""
+        return 0 if self._part is None else len(self._part.batch.indices)
+
+    @property
+    def size(self) -> int:
+        """Return the number of samples of all parts."""
+        section = self.section
+        return sum(section.order.samples_of(section.pass_of(self.index), section.index_in_pass(self.index)))
+
+    @property
+    def checks(self) -> bool:
+        """Return whether the running part is computed once more, for its loss alone: see `self_check.py`."""
+        return self._checks
+
+    def note(self, loss: Tensor, *, weight: float | None = None, correct: float | None = None) -> None:
+        """Take note of a loss, of which the caller computes the gradients. Arguments as for `backward`."""
+        weight = None if weight is None else plain(weight)
+        self._losses.append(torch.zeros_like(loss.detach()) if weight == 0 else loss.detach())
         if weight is not None:
             self._weight = weight
         if correct is not None:
-            self._correct = plain(correct)
+            self._correct = correct if self._checks else plain(correct)
 
     def keep(self, name: str, value: T) -> T:
         """Keep something of this part, which `kept` returns for all parts after the loop. Return it as it is."""
@@ -494,6 +567,10 @@ class Update:
             )
 
     # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _moved(self, calls: int) -> None:
+        if self._run._side.current.place.calls != calls:
+            raise Moved
 
     def _begin(self, part: ShardPart) -> None:
         self._part, self._arrivals = part, self._run._engine.begin(part)

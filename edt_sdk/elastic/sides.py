@@ -30,10 +30,16 @@ class Among:
     world: int
 
 
+class Moved(BaseException):
+    """Ends what a loop of a framework's own does: this worker has missed its end, and has the state of the others."""
+
+
 class Side(Protocol):
     """Declares what a run needs to know of the process that it is in."""
 
     current: RunState
+    jumps: bool
+    """Whether all calls are alike, so that a worker takes the state of the others wherever they are."""
     target: Place | None
     """The place of the others while this process is not there yet, and skips calls."""
 
@@ -91,7 +97,7 @@ class Alone:
         self.current = current
         self.target: Place | None = None
         self.first = True
-        self.broke = False
+        self.broke = self.jumps = False
         self.pending = 0
         group = Group(None, 0, 1, device=torch.device(device), interface="", generation=0)
         self._among = Among(group, 0, 1)

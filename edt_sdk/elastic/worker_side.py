@@ -70,6 +70,7 @@ class WorkerSide:
         self._offered = 0  # updates when the keeper was last offered the state
         self.current = RunState(things)
         self.target: Place | None = None
+        self.jumps = False
 
     @property
     def first(self) -> bool:
@@ -214,6 +215,7 @@ class WorkerSide:
 
     def _next(self, generation: Generation | None) -> Generation:
         if generation is None:
+            self._arrived = False
             self._member.stop()
             raise Leave(self._member.code)
         return generation
@@ -225,7 +227,7 @@ class WorkerSide:
         if self.current.place.calls > self.target.calls:
             log.info("the job goes on from an earlier place of the script: this worker starts again")
             self._parts.restart()
-        return self.current.place.calls < self.target.calls
+        return not self.jumps and self.current.place.calls < self.target.calls
 
     def _arrive(self) -> None:
         over = self.target is not None and self.target.over and not self.current.place.over

@@ -49,6 +49,7 @@ BEFORE: dict[str, dict[int, str]] = {
     "guide/your-script.md": {},
     "guide/your-loop.md": {},
     "guide/hugging-face.md": {},
+    "guide/lightning.md": {},
     "torchrun.md": {0: CLIENT},
 }
 MINE = {

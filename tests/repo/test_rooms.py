@@ -30,6 +30,7 @@ edt_sdk.display: formatting http packing pictures pictures.parts
 edt_sdk.elastic: training.calls training.checkpoints training.exchange training.member training.records training.sampling training.state training.update training.user
 edt_sdk.fabric: client formatting notebook packing training.calls training.checkpoints training.member training.sampling training.user
 edt_sdk.formatting: pictures.parts
+edt_sdk.lightning: elastic
 edt_sdk.monitor: display formatting http waiting
 edt_sdk.notebook: client display formatting http monitor packing pictures.parts torchrun.command_line waiting
 edt_sdk.pictures: pictures.parts
