@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from edt_sdk.elastic.begin import elastic
 from edt_sdk.elastic.run import ElasticRun, Update
+from edt_sdk.elastic.sharded import Sharded
 from edt_sdk.elastic.stream import Stream, stream
 
-__all__ = ["ElasticRun", "Stream", "Update", "elastic", "stream"]
+__all__ = ["ElasticRun", "Sharded", "Stream", "Update", "elastic", "stream"]

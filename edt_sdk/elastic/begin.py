@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from edt_sdk.elastic.driver_side import DriverSide
 from edt_sdk.elastic.run import ElasticRun
 from edt_sdk.elastic.run_state import RunState
+from edt_sdk.elastic.sharded import Sharded
 from edt_sdk.elastic.sides import Alone, Side
 from edt_sdk.elastic.things import Things
 from edt_sdk.elastic.worker_side import WorkerParts, WorkerSide
@@ -23,9 +24,18 @@ from edt_sdk.training.update import determinism
 from edt_sdk.training.update.update import MOST_SHARDS, UpdateEngine
 from edt_sdk.training.user.own_state import OwnState
 
+if TYPE_CHECKING:
+    from edt_sdk.elastic.sharded_engine import ShardedEngine
+
 
 def elastic(
-    *, seed: int = 0, mode: str = "exact", on_nan: str = "warn", device: str | None = None, **things: Any
+    *,
+    seed: int = 0,
+    mode: str = "exact",
+    on_nan: str = "warn",
+    device: str | None = None,
+    parallel: Sharded | None = None,
+    **things: Any,
 ) -> ElasticRun:
     """Return the training of a script that keeps its own loop.
 
@@ -35,6 +45,7 @@ def elastic(
         on_nan: when a loss is not a number, "warn" names update and part in the log and continues. "stop" fails before
             that update changes a model.
         device: outside a job, where to compute. Default: a GPU if there is one.
+        parallel: in a job, how the model is divided among the workers. Default: each worker has the whole model.
         **things: models, optimizers, and whatever else has `state_dict()` and `load_state_dict()`: schedulers, averages
             of weights, scalers, counters. All of it reaches workers that join, and is in each checkpoint. What is not
             given here is not: a worker that joins has it as the script makes it before the loop.
@@ -45,8 +56,16 @@ def elastic(
     """
     given = Things(things)
     driver, worker = session.current(), script_worker.current()
+    if parallel is not None:
+        parallel.check(given)
+        if driver is not None and driver.job.mode != "fast":
+            raise Unprocessable(
+                "A sharded model has other bits with another number of workers, and this job's mode is exact.",
+                hint="Submit it with mode='fast' (in a shell: --mode fast).",
+                field="parallel",
+            )
     if worker is not None:
-        return _in_worker(worker, given, on_nan)
+        return _in_worker(worker, given, on_nan, parallel)
     if driver is not None:
         serving_call.passes(driver, given.main)
         if driver.job.validates is not None:
@@ -68,26 +87,39 @@ def elastic(
     return ElasticRun(given, side, _engine(given, seed, mode, where, on_nan), seed=seed, folder=folder)
 
 
-def _in_worker(worker: ScriptWorker, given: Things, on_nan: str) -> ElasticRun:
+def _in_worker(worker: ScriptWorker, given: Things, on_nan: str, parallel: Sharded | None) -> ElasticRun:
     if worker.run is not None:
         raise Conflict(
             "elastic() was called a second time.",
             hint="Give all models and optimizers to one call, and train them in one loop or one after the other.",
         )
-    job = worker.job
-    engine = _engine(
-        given, job.seed, job.mode, worker.own.device, on_nan, worker=worker.own.worker, shards=worker.shards
-    )
+    job, division = worker.job, None
+    former = worker.former if isinstance(worker.former, WorkerSide) else None
+    engine: UpdateEngine | ShardedEngine
+    if parallel is None:
+        engine = _engine(
+            given, job.seed, job.mode, worker.own.device, on_nan, worker=worker.own.worker, shards=worker.shards
+        )
+    else:
+        # Only here, because it imports much of torch that other trainings do without.
+        from edt_sdk.elastic.division import Division
+        from edt_sdk.elastic.sharded_engine import ShardedEngine
+
+        division = Division(given.main, given.optimizers, parallel.blocks, interval=job.checkpoint_interval)
+        engine = ShardedEngine(
+            division, seed=job.seed, device=worker.own.device, nan_loss=on_nan, worker=worker.own.worker
+        )
     parts = WorkerParts(
-        worker.member_parts(engine),
+        worker.member_parts(engine) if former is None else former.member_parts,
         worker.training,
         warm_start=Path(job.warm_start) if job.warm_start else None,
         restart=worker.restart,
         inexact=lambda: engine.inexact,
+        division=division,
     )
-    side = WorkerSide(parts, given)
+    side = WorkerSide(parts, given, former)
     worker.run = side
-    return ElasticRun(given, side, engine, seed=job.seed, folder=job.paths.train_dir)
+    return ElasticRun(given, side, engine, seed=job.seed, folder=job.paths.train_dir, division=division)
 
 
 def _engine(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from edt_sdk.elastic.batches import Section, Sections
 from edt_sdk.elastic.evaluation import Evaluation
 from edt_sdk.elastic.place import ENDED
-from edt_sdk.elastic.sides import Among, Side
+from edt_sdk.elastic.sides import Among, LoopEngine, Side
 from edt_sdk.elastic.things import Things
 from edt_sdk.schemas.errors import Conflict, InvalidRequest
 from edt_sdk.schemas.job import DEFAULT_SHARDS
@@ -28,12 +28,14 @@ from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.sampling.order import TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 from edt_sdk.training.state.nested import to_device
-from edt_sdk.training.update.gradients import Arrivals
 from edt_sdk.training.update.loader import Batch
 from edt_sdk.training.update.optimizer_step import draws_nothing
 from edt_sdk.training.update.totals import Totals
-from edt_sdk.training.update.update import Committed, ShardPart, UpdateEngine
+from edt_sdk.training.update.update import Committed, ShardPart
 from edt_sdk.training.update.user_functions import plain
+
+if TYPE_CHECKING:
+    from edt_sdk.elastic.division import Division
 
 T = TypeVar("T")
 
@@ -45,8 +47,18 @@ class ElasticRun:
     done: `epochs` and `updates` go to the running one, and `evaluate` returns what it returned.
     """
 
-    def __init__(self, things: Things, side: Side, engine: UpdateEngine, *, seed: int, folder: Path) -> None:
+    def __init__(
+        self,
+        things: Things,
+        side: Side,
+        engine: LoopEngine,
+        *,
+        seed: int,
+        folder: Path,
+        division: Division | None = None,
+    ) -> None:
         self._things = things
+        self._division = division
         self._side = side
         self._engine = engine
         self._seed = seed
@@ -184,6 +196,7 @@ class ElasticRun:
             self._things.model,
             self._engine.device,
             self._seed,
+            alike=self._division is not None,
         )
         self._side.opened(None, 0, self._epochs)
         result = self._together(lambda among: evaluation.together(among, self._side.loading(evaluation.loader)))
@@ -193,11 +206,15 @@ class ElasticRun:
         return result
 
     def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a function returns, which one worker calls for all. The result must be picklable."""
+        """Return what a function returns, which one worker calls for all. The result must be picklable.
+
+        All workers call it where the model is sharded, because none has the whole model. The result is the first one's.
+        """
 
         def call(among: Among) -> Any:
-            own = pickle.dumps(function(*arguments)) if among.rank == 0 else None
-            return pickle.loads(among.group.broadcast_bytes(own, 0))
+            first, alike = among.rank == 0, self._division is not None
+            own = pickle.dumps(function(*arguments)) if first or alike else None
+            return pickle.loads(among.group.broadcast_bytes(own if first else None, 0))
 
         self._side.opened(None, 0, self._epochs)
         return self._together(call)
@@ -217,8 +234,17 @@ class ElasticRun:
         if name in best and not (score < best[name] if lower else score > best[name]):
             return False
         best[name] = float(score)
-        if self._side.target is None and self.first:
-            model_files.save_weights(self._folder / f"{name}.pth", self._things.main if model is None else model)
+        path, chosen = self._folder / f"{name}.pth", self._things.main if model is None else model
+        if (division := self._division) is not None:
+
+            def call(among: Among) -> None:
+                weights = division.whole(among.group, chosen)
+                if among.rank == 0:
+                    model_files.write_weights(path, weights)
+
+            self._together(call)
+        elif self._side.target is None and self.first:
+            model_files.save_weights(path, chosen)
         return True
 
     def _plan(self, section: Section, index: int, block: range, among: Among) -> None:
@@ -267,7 +293,6 @@ class Update:
         self._section = section
         self._passes = 0
         self._part: ShardPart | None = None
-        self._arrivals: Arrivals | None = None
         self._losses: list[Any] = []
         self._weight: float | None = None
         self._correct: float | None = None
@@ -340,10 +365,10 @@ class Update:
                 "update.backward() was called outside of `for … in update`.",
                 hint="Call it inside that loop, once for each loss.",
             )
-        (loss if scaler is None else scaler.scale(loss)).backward()
-        self._losses.append(loss.detach())
         if weight is not None:
             self._weight = plain(weight)
+        self._run._engine.backward(self._part, loss if scaler is None else scaler.scale(loss), self._weight)
+        self._losses.append(loss.detach())
         if correct is not None:
             self._correct = plain(correct)
 
@@ -377,7 +402,7 @@ class Update:
                 scaler.unscale_(optimizer)
         if clip is not None:
             parameters = [p for optimizer in stepped for group in optimizer.param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(parameters, clip)
+            run._engine.clip(parameters, clip)
         for optimizer in stepped:
             if isinstance(optimizer, torch.optim.SparseAdam):
                 _make_sparse(optimizer)
@@ -406,21 +431,21 @@ class Update:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _begin(self, part: ShardPart) -> None:
-        self._part, self._arrivals = part, self._run._engine.begin(part)
+        self._run._engine.begin(part)
+        self._part = part
         self._losses, self._weight, self._correct, self._kept = [], None, None, {}
 
     def _end(self, part: ShardPart) -> None:
-        assert self._arrivals is not None, "a part begins before it ends"
         if not self._losses:
             raise Conflict(
                 "A part of an update had no update.backward().",
                 hint="Call update.backward(loss) for each part, also where its loss is 0.",
             )
         loss = sum(self._losses[1:], self._losses[0])
-        self._run._engine.end(part, self._arrivals, loss, self._correct, weight=self._weight, kept=bool(self._kept))
+        self._run._engine.end(part, loss, self._correct, weight=self._weight, kept=bool(self._kept))
         if self._kept:
             self._all_kept[part.shard] = self._kept
-        self._part = self._arrivals = None
+        self._part = None
 
     def _share(self, among: Among, kept: bool) -> None:
         """Give what was kept to the other members."""

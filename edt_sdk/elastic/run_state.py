@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from edt_sdk.elastic import place as places
 from edt_sdk.elastic.place import Place
@@ -10,6 +11,9 @@ from edt_sdk.elastic.things import Things
 from edt_sdk.training.member.training_state import MemberState, Reached, StateRecord, decoded
 from edt_sdk.training.state import state
 from edt_sdk.training.update.totals import Totals
+
+if TYPE_CHECKING:
+    from edt_sdk.elastic.division import Division
 
 
 class RunState(MemberState):
@@ -21,9 +25,10 @@ class RunState(MemberState):
         per_epoch: updates of an epoch, as far as they are known.
     """
 
-    def __init__(self, things: Things) -> None:
+    def __init__(self, things: Things, division: Division | None = None) -> None:
         super().__init__(things.model, things.optimizer)
         self._things = things
+        self._division = division
         self.place = Place()
         self.epochs = 0
         self.per_epoch = 0
@@ -53,6 +58,15 @@ class RunState(MemberState):
     def place_in(self, captured: state.State) -> Place:
         """Return the place at which a state was captured."""
         return places.decode(decoded(state.extra_of(captured, self.model, self.optimizer)).place)
+
+    def capture(self, *, recent: bool = False) -> state.State:
+        """Return the current state as `MemberState` does, of a sharded model what all members have of it."""
+        if self._division is None:
+            return super().capture(recent=recent)
+        with self._division.set_aside():
+            captured = super().capture(recent=recent)
+        divided = {name for name, _ in self.model.named_parameters()}
+        return replace(captured, own={name: t for name, t in captured.own.items() if name not in divided})
 
     def restore(self, captured: state.State) -> None:
         """Take over a state of another member or of a checkpoint. `captured` must not be used afterwards."""
