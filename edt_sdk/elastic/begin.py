@@ -15,7 +15,7 @@ from edt_sdk.elastic.sharded import Sharded
 from edt_sdk.elastic.sides import Alone, Side
 from edt_sdk.elastic.things import Things
 from edt_sdk.elastic.worker_side import WorkerParts, WorkerSide
-from edt_sdk.schemas.errors import Conflict, Unprocessable
+from edt_sdk.schemas.errors import Conflict, InvalidRequest, Unprocessable
 from edt_sdk.schemas.wire.context import job_context
 from edt_sdk.training.calls import serving_call, session
 from edt_sdk.training.member import script_worker
@@ -52,11 +52,18 @@ def elastic(
 
     Raises:
         InvalidRequest: a thing has no state that could travel, or an optimizer belongs to a model that was not given.
+        Unprocessable: a model cannot be sharded as `parallel` says, or not together with something else that was given.
         Conflict: it is called a second time in a job.
     """
     given = Things(things)
     driver, worker = session.current(), script_worker.current()
     if parallel is not None:
+        if not isinstance(parallel, Sharded):
+            raise InvalidRequest(
+                f"parallel must be edt.Sharded(Block), not {parallel!r:.60}.",
+                hint="Block is the class of the model's layers.",
+                field="parallel",
+            )
         parallel.check(given)
         if driver is not None and driver.job.mode != "fast":
             raise Unprocessable(

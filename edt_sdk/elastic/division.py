@@ -67,7 +67,8 @@ class Division:
         self.used = self.due = False
         self._interval = interval
         self._next = time.monotonic() + interval
-        self._units = [module for module in model.modules() if isinstance(module, blocks) and module is not model]
+        units = [module for module in model.modules() if isinstance(module, blocks) and module is not model]
+        self._units = units[::-1]  # inner ones first, as `fully_shard` wants it
         self._parameters = dict(model.named_parameters())
         names = {id(parameter): name for name, parameter in self._parameters.items()}
         # Where each parameter is. A tied one is in several places.

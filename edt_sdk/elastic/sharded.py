@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -72,6 +74,20 @@ class Sharded:
                     hint="Train in bfloat16, which needs no scaler: torch.autocast('cuda', dtype=torch.bfloat16).",
                     field=each,
                 )
+            if _numbers(thing.state_dict()) > sum(parameter.numel() for parameter in model.parameters()) / 2:
+                raise Unprocessable(
+                    f"{each} holds weights of the size of the model, and no worker has the whole model to compare.",
+                    hint="Leave it out: an average of the weights (EMA) cannot be kept of a sharded model.",
+                    field=each,
+                )
+
+
+def _numbers(value: Any) -> int:
+    """Return how many numbers are in the tensors of a nested structure."""
+    if isinstance(value, torch.Tensor):
+        return value.numel()
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return sum(map(_numbers, parts))
 
 
 def _check_parameters(model: nn.Module, units: list[nn.Module]) -> None:

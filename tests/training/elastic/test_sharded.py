@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+import edt_sdk.elastic as edt
+from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.wire import link as wire
 from tests.training.elastic.test_own_loop import (
     ended,
@@ -82,6 +85,7 @@ def test_parts_move_from_one_worker_to_two_and_back(alone: Any) -> None:
         check(job, alone)
 
 
+@pytest.mark.long  # several processes and sizes
 def test_four_workers_and_then_two(alone: Any) -> None:
     with sharded() as job:
         hold(job, 1, 3)
@@ -99,6 +103,7 @@ def test_four_workers_and_then_two(alone: Any) -> None:
         check(job, alone)
 
 
+@pytest.mark.long  # several processes and sizes
 def test_where_a_worker_dies_the_others_go_back_to_the_newest_checkpoint(alone: Any) -> None:
     with sharded(interval=0) as job:
         hold(job, 2)
@@ -112,6 +117,7 @@ def test_where_a_worker_dies_the_others_go_back_to_the_newest_checkpoint(alone: 
         check(job, alone)
 
 
+@pytest.mark.long  # several processes and sizes
 def test_a_worker_that_dies_before_the_first_checkpoint_costs_all_updates(alone: Any) -> None:
     with sharded() as job:
         hold(job, 1)
@@ -123,6 +129,7 @@ def test_a_worker_that_dies_before_the_first_checkpoint_costs_all_updates(alone:
         check(job, alone)
 
 
+@pytest.mark.long  # several processes and sizes
 def test_a_job_suspended_goes_on_with_more_workers(alone: Any) -> None:
     with sharded() as job:
         hold(job, 2)
@@ -153,6 +160,7 @@ def as_torch_reads_it(folder: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.long  # several processes and sizes
 def test_a_worker_that_dies_while_it_joins_costs_nothing(alone: Any) -> None:
     with sharded() as job:
         hold(job, 1)
@@ -168,3 +176,68 @@ def test_a_worker_that_dies_while_it_joins_costs_nothing(alone: Any) -> None:
         assert ended(job, 0, 1, 3) == UPDATES
         check(job, alone)
         assert "goes back" not in job.children["w0"].text
+
+
+class Layer(nn.Linear):
+    """The block of the models below."""
+
+
+class Whole(nn.Module):
+    def __init__(self, **parts: nn.Module | nn.Parameter) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(3, 3), Layer(3, 3)])
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+
+class Average:
+    def __init__(self, model: nn.Module) -> None:
+        self.state_dict = lambda: {"weights": [p.detach().clone() for p in model.parameters()]}
+        self.load_state_dict = print
+
+
+def tied() -> Whole:
+    model = Whole()
+    model.layers[0].weight = model.layers[1].weight
+    return model
+
+
+def hooked() -> Whole:
+    model = Whole()
+    model.layers[0].weight.register_hook(lambda gradient: gradient)
+    return model
+
+
+def refused(model: nn.Module | None = None, blocks: Any = (Layer,), **things: Any) -> str:
+    model = Whole() if model is None else model
+    things.setdefault("opt", torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises((InvalidRequest, Unprocessable)) as error:
+        edt.elastic(model=model, parallel=edt.Sharded(*blocks), **things)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda: refused(blocks=()), "edt.Sharded(Block)"),
+        (lambda: refused(blocks=(nn.Conv2d,)), "has no Conv2d in it"),
+        (lambda: refused(Whole(last=nn.Parameter(torch.tensor(1.0)))), "shape [1] in place of []"),
+        (lambda: refused(tied()), "shared by two units"),
+        (lambda: refused(hooked()), "layers.0.weight has a hook"),
+        (lambda: refused(other=nn.Linear(1, 1)), "got model, other"),
+        (lambda: refused(ema=torch.optim.swa_utils.AveragedModel(Whole())), "EMA"),
+        (lambda: refused(mean=Average(Whole())), "EMA"),
+        (lambda: refused(scaler=torch.amp.GradScaler("cpu", init_scale=2.0)), "bfloat16"),
+        (lambda: refused(m := Whole(), opt=torch.optim.Adafactor(m.parameters())), "such as AdamW"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused_with_the_line_that_mends_it(made: Callable[[], str], why: str) -> None:
+    assert why in made()
+
+
+def test_a_job_in_mode_exact_is_refused_before_any_worker() -> None:
+    with job_of(SCRIPT, 4) as job:
+        job.start_driver()
+        failed = job.expect("driver", wire.Failed)
+        assert failed.final
+        assert "mode='fast'" in failed.message
