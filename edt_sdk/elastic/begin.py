@@ -101,7 +101,7 @@ def _in_worker(worker: ScriptWorker, given: Things, on_nan: str, parallel: Shard
             hint="Give all models and optimizers to one call, and train them in one loop or one after the other.",
         )
     job, division = worker.job, None
-    former = worker.former if isinstance(worker.former, WorkerSide) else None
+    former, worker.former = worker.former if isinstance(worker.former, WorkerSide) else None, None
     engine: UpdateEngine | ShardedEngine
     if parallel is None:
         engine = _engine(

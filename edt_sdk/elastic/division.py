@@ -10,6 +10,7 @@ All transfers use the connections of the generation's group, which torch gets as
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import time
 import warnings
@@ -37,6 +38,7 @@ from edt_sdk.training.state.state import group_scalars, memory_of
 
 log = logging.getLogger(__name__)
 
+_MMAP_THRESHOLD = -3  # in glibc's malloc.h
 # A checkpoint takes at most one part in so many of the time.
 _PATIENCE = 20
 
@@ -66,6 +68,7 @@ class Division:
         self.optimizers = optimizers
         self.used = self.due = False
         self._interval = interval
+        _give_memory_back()
         self._next = time.monotonic() + interval
         units = [module for module in model.modules() if isinstance(module, blocks) and module is not model]
         self._units = units[::-1]  # inner ones first, as `fully_shard` wants it
@@ -135,6 +138,11 @@ class Division:
     def is_time(self) -> bool:
         """Return whether this member would write a checkpoint. Rank 0 decides for all."""
         return time.monotonic() >= self._next
+
+    def clear(self) -> None:
+        """Let go of all parts: the script makes another model."""
+        self._take_off()
+        self._parts = None
 
     def drop(self) -> None:
         """Let go of the connections of the group."""
@@ -278,6 +286,16 @@ class Division:
             optimizer.state.clear()
             optimizer.state.update(states)
         self._parameters = parameters
+
+
+def _give_memory_back() -> None:
+    """Have glibc give memory back to the system when a large tensor is freed.
+
+    It raises its threshold for that with each one. The parameters of each block, which are gathered and freed, would
+    then leave gaps on the heap, which it keeps: 1.4 GB in place of 0.6 for a model of 200 MB.
+    """
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        mallopt(_MMAP_THRESHOLD, 128 << 10)
 
 
 @contextmanager

@@ -78,7 +78,7 @@ class WorkerSide:
         self.target: Place | None = None
         self._was = 0  # updates that were done when the script had to run again
         if former is not None:
-            self.target, self._was = former.target, former.current.updates
+            self.target, self._was = former.target, former.current.updates or former._was
             self._member.run_again(self)
 
     @property
@@ -116,16 +116,7 @@ class WorkerSide:
                 self.target = self._place_of_the_others(transfers)
                 self._loads = transfers.none_has_state and self.target is not None and self.target.calls > 0
                 self._generation = None
-                done = max(self._was, self.current.updates)
-                if (
-                    self.target is not None
-                    and self._loads
-                    and self._member.now.rank == 0
-                    and done > self.target.updates
-                ):
-                    log.info(
-                        "a part of the model is lost: the job goes back from update %d to its newest checkpoint", done
-                    )
+                self._say_what_is_lost(transfers)
             if self.broke:
                 self._generation = self._recovered()
 
@@ -143,7 +134,10 @@ class WorkerSide:
                 self._generation = self._next(self._switch())
             elif self._division is not None and self._division.due:
                 with self._member.attempt():
-                    self._save_parts(self._division)
+                    try:
+                        self._save_parts(self._division)
+                    except OSError as error:
+                        log.error("The checkpoint was not written: %s. The training goes on.", error)
                 if self.broke:
                     self._generation = self._recovered()
             else:
@@ -229,9 +223,11 @@ class WorkerSide:
         return True
 
     def again(self) -> None:
-        """Find out in which generation this worker goes on."""
+        """Let go of the model, and find out in which generation this worker goes on."""
         if self.broke:
             self._generation = self._recovered()
+        if self._division is not None:
+            self._division.clear()
 
     # --- what the member asks -----------------------------------------------------------------------------------------
 
@@ -292,6 +288,15 @@ class WorkerSide:
             transfers = self._member.forget()
         division.begin()
         return transfers
+
+    def _say_what_is_lost(self, transfers: Handover) -> None:
+        done, target = max(self._was, self.current.updates), self.target
+        if transfers.none_has_state and target is not None and done > target.updates and self._member.now.rank == 0:
+            log.warning(
+                "A part of the model is lost with its worker: the job goes back from update %d to update %d.",
+                done,
+                target.updates,
+            )
 
     def _switch(self) -> Generation | None:
         division, now = self._division, self._member.now

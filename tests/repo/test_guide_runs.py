@@ -48,6 +48,7 @@ BEFORE: dict[str, dict[int, str]] = {
     "guide/catalogue.md": {0: CLIENT},
     "guide/your-script.md": {},
     "guide/your-loop.md": {},
+    "guide/big-models.md": {},
     "torchrun.md": {0: CLIENT},
 }
 MINE = {
