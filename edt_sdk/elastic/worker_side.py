@@ -238,7 +238,7 @@ class WorkerSide:
             if now.spans_hosts:
                 raise Unprocessable(
                     "A sharded model trains on one host, because its checkpoints need one folder.",
-                    hint="Submit it with max_workers= of at most the slots of a host.",
+                    hint="Submit it to a resource group of one host: edt resource create big --host NAME.",
                 )
             saved = self._parts.member.keeper.parts(self.current.position) if self._loads else None
             self._division.arrive(now.group, saved)

@@ -73,7 +73,7 @@ for epoch in run.epochs(5):
     # The last update of an epoch has two parts, and 53 samples leave one of five.
     for update in run.updates(train, batch=12, shards=4):
         for x in update:
-            update.backward(loss_of(x))
+            update.backward(loss_of(x), weight=5 * len(x))  # the mean is over words
         update.step(clip=0.3)
         schedule.step()
         if run.first:

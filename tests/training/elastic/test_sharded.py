@@ -29,6 +29,7 @@ from tests.training.elastic.test_own_loop import (
     without_pids,
 )
 from tests.training.stand_in import StandIn
+from tests.waiting import until
 
 SCRIPT, UPDATES = "sharded_loop.py", 25
 
@@ -176,6 +177,16 @@ def test_a_worker_that_dies_while_it_joins_costs_nothing(alone: Any) -> None:
         assert ended(job, 0, 1, 3) == UPDATES
         check(job, alone)
         assert "goes back" not in job.children["w0"].text
+
+
+@pytest.mark.long
+def test_workers_on_two_hosts_are_refused() -> None:
+    with sharded() as job:
+        job.prepare(0)
+        job.prepare(1, interface="127.0.0.2")
+        job.generation(1, 0, 1)
+        until(lambda: "a resource group of one host" in job.children["w0"].text, "the refusal")
+        assert job.exit_code("w0") == 1
 
 
 class Layer(nn.Linear):
