@@ -180,6 +180,24 @@ def test_a_worker_that_dies_while_it_joins_costs_nothing(alone: Any) -> None:
 
 
 @pytest.mark.long
+def test_without_a_supervisor_workers_write_a_checkpoint_and_end(alone: Any) -> None:
+    with sharded() as job:
+        hold(job, 2)
+        job.prepare(0, 1)
+        job.generation(1, 0, 1)
+        reached(job, "begin", 2, 10)
+        for name in ("w0", "w1"):
+            job.hang_up(name)
+            until(lambda name=name: "the supervisor is gone" in job.children[name].text, "they know")
+        let_go(job, 2)
+        assert [job.exit_code(name) for name in ("w0", "w1")] == [1, 1]
+        job.prepare(2)
+        job.generation(2, 2)
+        assert ended(job, 2) == UPDATES
+        check(job, alone)
+
+
+@pytest.mark.long
 def test_workers_on_two_hosts_are_refused() -> None:
     with sharded() as job:
         job.prepare(0)
