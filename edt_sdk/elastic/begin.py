@@ -100,7 +100,7 @@ def _in_worker(worker: ScriptWorker, given: Things, on_nan: str, parallel: Shard
             "elastic() was called a second time.",
             hint="Give all models and optimizers to one call, and train them in one loop or one after the other.",
         )
-    job, division = worker.job, None
+    job, divided = worker.job, None
     former, worker.former = worker.former if isinstance(worker.former, WorkerSide) else None, None
     engine: UpdateEngine | ShardedEngine
     if parallel is None:
@@ -109,12 +109,12 @@ def _in_worker(worker: ScriptWorker, given: Things, on_nan: str, parallel: Shard
         )
     else:
         # Only here, because it imports much of torch that other trainings do without.
-        from edt_sdk.elastic.division import Division
+        from edt_sdk.elastic.divided_model import DividedModel
         from edt_sdk.elastic.sharded_engine import ShardedEngine
 
-        division = Division(given.main, given.optimizers, parallel.blocks, interval=job.checkpoint_interval)
+        divided = DividedModel(given.main, given.optimizers, parallel.blocks, interval=job.checkpoint_interval)
         engine = ShardedEngine(
-            division, seed=job.seed, device=worker.own.device, nan_loss=on_nan, worker=worker.own.worker
+            divided, seed=job.seed, device=worker.own.device, nan_loss=on_nan, worker=worker.own.worker
         )
     parts = WorkerParts(
         worker.member_parts(engine) if former is None else former.member_parts,
@@ -122,11 +122,11 @@ def _in_worker(worker: ScriptWorker, given: Things, on_nan: str, parallel: Shard
         warm_start=Path(job.warm_start) if job.warm_start else None,
         restart=worker.restart,
         inexact=lambda: engine.inexact,
-        division=division,
+        divided=divided,
     )
     side = WorkerSide(parts, given, former)
     worker.run = side
-    return ElasticRun(given, side, engine, seed=job.seed, folder=job.paths.train_dir, division=division)
+    return ElasticRun(given, side, engine, seed=job.seed, folder=job.paths.train_dir, divided=divided)
 
 
 def _engine(

@@ -35,7 +35,7 @@ from edt_sdk.training.update.update import Committed, ShardPart
 from edt_sdk.training.update.user_functions import plain
 
 if TYPE_CHECKING:
-    from edt_sdk.elastic.division import Division
+    from edt_sdk.elastic.divided_model import DividedModel
 
 T = TypeVar("T")
 
@@ -55,10 +55,10 @@ class ElasticRun:
         *,
         seed: int,
         folder: Path,
-        division: Division | None = None,
+        divided: DividedModel | None = None,
     ) -> None:
         self._things = things
-        self._division = division
+        self._divided = divided
         self._side = side
         self._engine = engine
         self._seed = seed
@@ -196,7 +196,7 @@ class ElasticRun:
             self._things.model,
             self._engine.device,
             self._seed,
-            alike=self._division is not None,
+            alike=self._divided is not None,
         )
         self._side.opened(None, 0, self._epochs)
         result = self._together(lambda among: evaluation.together(among, self._side.loading(evaluation.loader)))
@@ -212,7 +212,7 @@ class ElasticRun:
         """
 
         def call(among: Among) -> Any:
-            first, alike = among.rank == 0, self._division is not None
+            first, alike = among.rank == 0, self._divided is not None
             own = pickle.dumps(function(*arguments)) if first or alike else None
             return pickle.loads(among.group.broadcast_bytes(own if first else None, 0))
 
@@ -235,10 +235,10 @@ class ElasticRun:
             return False
         best[name] = float(score)
         path, chosen = self._folder / f"{name}.pth", self._things.main if model is None else model
-        if (division := self._division) is not None:
+        if (divided := self._divided) is not None:
 
             def call(among: Among) -> None:
-                weights = division.whole(among.group, chosen)
+                weights = divided.whole(among.group, chosen)
                 if among.rank == 0:
                     model_files.write_weights(path, weights)
 

@@ -13,7 +13,7 @@ from edt_sdk.training.state import state
 from edt_sdk.training.update.totals import Totals
 
 if TYPE_CHECKING:
-    from edt_sdk.elastic.division import Division
+    from edt_sdk.elastic.divided_model import DividedModel
 
 
 class RunState(MemberState):
@@ -25,10 +25,10 @@ class RunState(MemberState):
         per_epoch: updates of an epoch, as far as they are known.
     """
 
-    def __init__(self, things: Things, division: Division | None = None) -> None:
+    def __init__(self, things: Things, divided: DividedModel | None = None) -> None:
         super().__init__(things.model, things.optimizer)
         self._things = things
-        self._division = division
+        self._divided = divided
         self.place = Place()
         self.epochs = 0
         self.per_epoch = 0
@@ -61,9 +61,9 @@ class RunState(MemberState):
 
     def capture(self, *, recent: bool = False) -> state.State:
         """Return the current state as `MemberState` does, of a sharded model what all members have of it."""
-        if self._division is None:
+        if self._divided is None:
             return super().capture(recent=recent)
-        with self._division.set_aside():
+        with self._divided.set_aside():
             captured = super().capture(recent=recent)
         divided = {name for name, _ in self.model.named_parameters()}
         return replace(captured, own={name: t for name, t in captured.own.items() if name not in divided})

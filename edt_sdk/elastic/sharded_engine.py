@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edt_sdk.elastic.division import Division, local
+from edt_sdk.elastic.divided_model import DividedModel, local
 from edt_sdk.schemas.errors import Conflict
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.exchange.group import Group
@@ -47,10 +47,10 @@ class ShardedEngine:
     inexact = ""
 
     def __init__(
-        self, division: Division, *, seed: int, device: torch.device | str, nan_loss: str, worker: int = 0
+        self, divided: DividedModel, *, seed: int, device: torch.device | str, nan_loss: str, worker: int = 0
     ) -> None:
         self.device = torch.device(device)
-        self._division = division
+        self._divided = divided
         self._seed = seed
         self._worker = worker
         self._guard = LossGuard(stop=nan_loss == "stop")
@@ -62,7 +62,7 @@ class ShardedEngine:
         self._step: TrainStep | None = None
         self._versions: list[int] = []
         self._norms: dict[int, float] = {}  # squares of the norms of gradients by the id of their parameter
-        division.model.train()
+        divided.model.train()
 
     def use(self, order: Order) -> None:
         """Take the samples of the next updates from this order."""
@@ -74,8 +74,8 @@ class ShardedEngine:
         """Yield the parts of this member, and the last one again until it has as many as the others."""
         self._step, self._parts, self._world = step, [], group.world
         self._counts = self._order.samples_of(step.epoch, step.update_in_epoch)
-        self._versions = [buffer._version for buffer in self._division.model.buffers()]
-        for parameter in self._division.model.parameters():
+        self._versions = [buffer._version for buffer in self._divided.model.buffers()]
+        for parameter in self._divided.model.parameters():
             parameter.grad = None
         shares = [[shard for shard in share if self._counts[shard]] for share in blocks(len(self._counts), group.world)]
         own = shares[group.rank]
@@ -127,7 +127,7 @@ class ShardedEngine:
         summary = exchange_records(group, self._header, report, self._counts)
         self._guard.check(self._step, summary.shards, speaker=group.rank == 0)
         factor = sum(self._counts) / total_weight(summary.shards)
-        parameters = list(self._division.model.parameters())
+        parameters = list(self._divided.model.parameters())
         gradients = _gradients(parameters)
         squares = torch.zeros(len(parameters) + 1, dtype=torch.float64, device=self.device)
         if gradients:
@@ -135,11 +135,11 @@ class ShardedEngine:
                 torch._foreach_mul_(gradients, factor)
             there = [number for number, parameter in enumerate(parameters) if parameter.grad is not None]
             squares[there] = torch.stack(torch._foreach_norm(gradients)).to(torch.float64) ** 2
-        squares[-1] = group.rank == 0 and self._division.is_time()
+        squares[-1] = group.rank == 0 and self._divided.is_time()
         group.all_reduce(squares).wait()
         *found, due = squares.tolist()
         self._norms = dict(zip(map(id, parameters), found, strict=True))
-        self._division.due = due > 0
+        self._divided.due = due > 0
         self._average_buffers(group)
         return SummedUpdate(summary)
 
@@ -190,7 +190,7 @@ class ShardedEngine:
     def _average_buffers(self, group: Group) -> None:
         """Average the buffers that this update has changed, such as those of BatchNorm. Others are those of rank 0."""
         # The same ones in all members, which run the same code.
-        for buffer, version in zip(self._division.model.buffers(), self._versions, strict=True):
+        for buffer, version in zip(self._divided.model.buffers(), self._versions, strict=True):
             if buffer._version == version or group.world == 1:
                 continue
             if buffer.is_floating_point():

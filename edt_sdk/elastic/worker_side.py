@@ -34,7 +34,7 @@ from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import Committed
 
 if TYPE_CHECKING:
-    from edt_sdk.elastic.division import Division
+    from edt_sdk.elastic.divided_model import DividedModel
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class WorkerParts:
     warm_start: Path | None
     restart: Callable[[], NoReturn]
     inexact: Callable[[], str]
-    division: Division | None = None
+    divided: DividedModel | None = None
 
 
 class WorkerSide:
@@ -63,7 +63,7 @@ class WorkerSide:
     def __init__(self, parts: WorkerParts, things: Things, former: WorkerSide | None = None) -> None:
         self._parts = parts
         self._things = things
-        self._division = parts.division
+        self._divided = parts.divided
         self._link = parts.member.link
         self._worker = parts.member.endpoint.worker
         self._member: Participant = Participant(parts.member, self) if former is None else former._member
@@ -74,7 +74,7 @@ class WorkerSide:
         self._arrived = False  # in the newest generation, with the state of its members
         self._told = 0  # the newest generation that all members know of
         self._offered = 0  # updates when the keeper was last offered the state
-        self.current = RunState(things, parts.division)
+        self.current = RunState(things, parts.divided)
         self.target: Place | None = None
         self._was = 0  # updates that were done when the script had to run again
         if former is not None:
@@ -132,17 +132,17 @@ class WorkerSide:
                 self._arrive()
             elif self._told > self._member.now.number:
                 self._generation = self._next(self._switch())
-            elif self._division is not None and self._division.due:
+            elif self._divided is not None and self._divided.due:
                 with self._member.attempt():
                     try:
-                        self._save_parts(self._division)
+                        self._save_parts(self._divided)
                     except OSError as error:
                         log.error("The checkpoint was not written: %s. The training goes on.", error)
                 if self.broke:
                     self._generation = self._recovered()
             else:
                 now = self._member.now
-                if now.rank == 0 and self._offered < self.current.updates and self._division is None:
+                if now.rank == 0 and self._offered < self.current.updates and self._divided is None:
                     self._offered = self.current.updates
                     self._parts.member.keeper.committed(self.current.capture, self.current.position, self._offered)
                 return Among(now.group, now.rank, now.world)
@@ -216,7 +216,7 @@ class WorkerSide:
 
         The passes of a sharded model wait for other members, and they are in the script's own code.
         """
-        if self._division is None or not is_lost_peer(error):
+        if self._divided is None or not is_lost_peer(error):
             return False
         with self._member.attempt():
             raise error
@@ -226,14 +226,14 @@ class WorkerSide:
         """Let go of the model, and find out in which generation this worker goes on."""
         if self.broke:
             self._generation = self._recovered()
-        if self._division is not None:
-            self._division.clear()
+        if self._divided is not None:
+            self._divided.clear()
 
     # --- what the member asks -----------------------------------------------------------------------------------------
 
     def arrived(self) -> None:
         """Take this member's part of a sharded model. Batches are loaded when they are needed."""
-        if self._division is not None:
+        if self._divided is not None:
             now = self._member.now
             if now.spans_hosts:
                 raise Unprocessable(
@@ -241,7 +241,7 @@ class WorkerSide:
                     hint="Submit it to a resource group of one host: edt resource create big --host NAME.",
                 )
             saved = self._parts.member.keeper.parts(self.current.position) if self._loads else None
-            self._division.arrive(now.group, saved)
+            self._divided.arrive(now.group, saved)
 
     def begin(self, *, dirty: bool) -> None:
         """Start from what the script has made, and from the weights of another training where there are some."""
@@ -252,7 +252,7 @@ class WorkerSide:
 
     def has_written(self) -> bool:
         """Return whether the state is written elsewhere, as that of a sharded model is by all members together."""
-        return self._division is not None
+        return self._divided is not None
 
     def became_writer(self, *, continues: bool) -> None:
         """Report the progress."""
@@ -267,26 +267,26 @@ class WorkerSide:
         return generation
 
     def _recovered(self) -> Generation:
-        if self._division is not None:
-            self._division.drop()  # it would keep the sockets of the group open
+        if self._divided is not None:
+            self._divided.drop()  # it would keep the sockets of the group open
         return self._next(self._member.recover())
 
     def _restart(self) -> NoReturn:
         """Run the script again from its top: in this process, where nothing of the engine refers to its model."""
-        if self._division is not None:
+        if self._divided is not None:
             raise Again
         self._parts.restart()
 
     def _find_parts(self, transfers: Handover) -> Handover:
         """Return how the state moves. Without all parts of a sharded model no member has a state."""
-        division, now = self._division, self._member.now
-        if division is None:
+        divided, now = self._divided, self._member.now
+        if divided is None:
             return transfers
         if not transfers.none_has_state:
-            if division.find(now.group, holds=now.rank not in transfers.takes):
+            if divided.find(now.group, holds=now.rank not in transfers.takes):
                 return transfers
             transfers = self._member.forget()
-        division.begin()
+        divided.begin()
         return transfers
 
     def _say_what_is_lost(self, transfers: Handover) -> None:
@@ -299,30 +299,30 @@ class WorkerSide:
             )
 
     def _switch(self) -> Generation | None:
-        division, now = self._division, self._member.now
+        divided, now = self._divided, self._member.now
         gone = self._told == SUPERVISOR_GONE
         after = None if gone else self._link.generation(self._told)
         # Without the newest generation, others have left this group already.
-        if division is not None and (gone or after is not None):
+        if divided is not None and (gone or after is not None):
             stay = (
                 [] if after is None else [r for r, m in enumerate(now.generation.members) if is_member(after, m.worker)]
             )
             with self._member.attempt():
                 if stay:
-                    division.leave(now.group, stay)
+                    divided.leave(now.group, stay)
                 else:
-                    self._save_parts(division)
-                    division.drop()
+                    self._save_parts(divided)
+                    divided.drop()
                 # Until all have what they need, none may close its sockets.
                 self._member.last_barrier()
             if self.broke:
                 return self._member.recover()
         return self._member.switch(self._told)
 
-    def _save_parts(self, division: Division) -> None:
+    def _save_parts(self, divided: DividedModel) -> None:
         """Write a checkpoint with all members, and then the file with which it counts as rank 0."""
         now, folder = self._member.now, self._parts.member.keeper.parts(self.current.position)
-        if division.save(now.group, folder) and now.rank == 0:
+        if divided.save(now.group, folder) and now.rank == 0:
             self._member.save()
 
     def _is_behind(self) -> bool:
@@ -330,7 +330,7 @@ class WorkerSide:
         if self.target is None or self.target.over:
             return False
         # A model that was divided is no longer what a state, or the parts of others, could be put into.
-        used = self._division is not None and self._division.used and not self._member.has_state
+        used = self._divided is not None and self._divided.used and not self._member.has_state
         if used or self.current.place.calls > self.target.calls:
             log.info("the job goes on from an earlier place of the script: this worker starts again")
             self._restart()
@@ -365,13 +365,13 @@ class WorkerSide:
         return places.decode(now.group.broadcast_bytes(own, giver))
 
     def _end(self) -> None:
-        now, parts, division = self._member.now, self._parts.member, self._division
-        if division is not None:
-            weights = division.whole(now.group, self._things.main)
-            division.save(now.group, parts.keeper.parts(self.current.position))
+        now, parts, divided = self._member.now, self._parts.member, self._divided
+        if divided is not None:
+            weights = divided.whole(now.group, self._things.main)
+            divided.save(now.group, parts.keeper.parts(self.current.position))
         if now.rank == 0:
             parts.heartbeat.waiting()
-            if division is None:
+            if divided is None:
                 parts.keeper.final(self._things.main, self._things.optimizer, None)
             else:
                 parts.keeper.final_weights(weights, self.current.position)

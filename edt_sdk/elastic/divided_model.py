@@ -50,7 +50,7 @@ for _kind in ("cpu", "cuda"):
     )
 
 
-class Division:
+class DividedModel:
     """Divides a model and its optimizers among the members of a group.
 
     `interval`: least seconds between two checkpoints.
@@ -81,7 +81,7 @@ class Division:
             for key, parameter in module._parameters.items()
             if parameter is not None
         ]
-        self._part = (0, 1)  # number of this member's part, and of all parts
+        self._part = (-1, 0)  # number of this member's part, and of all parts, if it has one
         self._parts: list[Tensor] | None = None  # between two groups, when they are not in the model
         self._holders: Sequence[int] = (0,)
 
@@ -96,11 +96,13 @@ class Division:
         return {of for _, of in found.view(-1, 2).tolist() if of} == {len(holders)}
 
     def begin(self) -> None:
-        """Have rank 0 hold the whole model, as its script has made it, or nobody anything before it is loaded."""
+        """Have rank 0 hold the whole model, as its script has made it."""
         self._holders = (0,)
 
     def arrive(self, group: Group, saved: Path | None) -> None:
         """Divide the model among the members of a group. The parts are those in the group, or those that were saved."""
+        if saved is not None or group.rank not in self._holders:
+            self._take_off()  # or a member that comes would have its own whole model and the parts at once
         slots, everyone = list(self._slots()), range(group.world)
         if saved is None:
             parts = [_moved(group, tensor, shape, self._holders, everyone) for tensor, shape in slots]
@@ -113,7 +115,7 @@ class Division:
             ]
         self._take_off()
         self._put_on(group, parts)
-        self._part, self._parts, self.used = (group.rank, group.world), None, True
+        self._part, self._parts = (group.rank, group.world), None
         self.due = False  # those who have come know of no checkpoint
         if saved is not None:
             content = self._content()
@@ -122,7 +124,8 @@ class Division:
                 for name, state in each["state"].items():
                     each["state"][name] = {key: v for key, v in state.items() if _is_part(v, self._parameters[name])}
             optimizers = {name: each for name, each in content["optimizers"].items() if any(each["state"].values())}
-            load({"model": self._parameters, "optimizers": optimizers}, checkpoint_id=saved, no_dist=group.world == 1)
+            with _quiet():
+                load({"model": self._parameters, "optimizers": optimizers}, checkpoint_id=saved)
 
     def leave(self, group: Group, stay: Sequence[int]) -> None:
         """Move all parts to the ranks that stay, in ascending order, and let go of the group."""
@@ -222,6 +225,7 @@ class Division:
 
     def _take_off(self) -> None:
         """Make the model one without FSDP2 and without values."""
+        self.used = True
         for module in (*self._units, self.model):
             if isinstance(module, FSDPModule):
                 state = module._get_fsdp_state()
