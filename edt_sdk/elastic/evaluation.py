@@ -16,6 +16,7 @@ from edt_sdk.elastic.sides import Among, Loads
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.records.recorder import TestLine
+from edt_sdk.training.sampling.order import BatchKey
 from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 from edt_sdk.training.state.nested import to_device
 from edt_sdk.training.update.update import evaluation_mode
@@ -26,7 +27,7 @@ _LOSSES, _ACCURACIES = ("loss", "test_loss", "val_loss"), ("accuracy", "acc", "t
 
 
 class Evaluation:
-    """Evaluates a function over a test section."""
+    """Evaluates a function over a test section. `alike`: all members call it equally often."""
 
     def __init__(
         self,
@@ -35,6 +36,8 @@ class Evaluation:
         model: nn.Module,
         device: torch.device,
         seed: int,
+        *,
+        alike: bool = False,
     ) -> None:
         if not callable(function):
             raise InvalidRequest(f"evaluate() needs a function of a batch, not {function!r}.", field="function")
@@ -43,11 +46,18 @@ class Evaluation:
         self._model = model
         self._device = device
         self._seed = seed
+        self._alike = alike
         self.loader = section.loader
 
     def together(self, among: Among, loads: Loads) -> Any:
         """Return the mean over all batches: a number, or a dictionary of numbers."""
-        own = self._own(blocks(self._section.shards, among.world)[among.rank], loads)
+        shares = [self._section.keys(block) for block in blocks(self._section.shards, among.world)]
+        keys = list(shares[among.rank])
+        if self._alike:
+            # Rank 0 always has the most. What is computed once more is the same.
+            most = list(shares[0]) if among.rank else keys
+            keys += (keys or most)[-1:] * (len(most) - len(keys))
+        own = self._own(keys, loads)
         found: dict[tuple[int, int], Mapping[str, tuple[float, float]]] = {}
         for data in among.group.gather_bytes(pickle.dumps(own)) if among.world > 1 else [pickle.dumps(own)]:
             found.update(pickle.loads(data))
@@ -63,12 +73,14 @@ class Evaluation:
         means = {name: sums[name] / weights[name] if weights[name] else float("nan") for name in sums}
         return means[_ONE] if list(means) == [_ONE] else means
 
-    def _own(self, block: range, loads: Loads) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
-        found = {}
-        self.loader.plan(self._section.keys(block))
+    def _own(self, keys: list[BatchKey], loads: Loads) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
+        found: dict[tuple[int, int], dict[str, tuple[float, float]]] = {}
+        self.loader.plan(dict.fromkeys(keys))
+        batch = None
         with preserved(), torch.no_grad(), evaluation_mode(self._model):
-            for key in self._section.keys(block):
-                batch = loads.take(key)
+            for key in keys:
+                if batch is None or (key.step, key.shard) not in found:
+                    batch = loads.take(key)
                 set_states(derive(self._seed, "test-shard", key.step, key.shard))
                 values = self._function(to_device(batch.data, self._device))
                 found[key.step, key.shard] = _numbers(values, len(batch.indices))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from edt_sdk.elastic.batches import Section, Sections
 from edt_sdk.elastic.evaluation import Evaluation, test_line
 from edt_sdk.elastic.place import ENDED
-from edt_sdk.elastic.sides import Among, Moved, Side
+from edt_sdk.elastic.sides import Among, LoopEngine, Moved, Side
 from edt_sdk.elastic.things import Things
 from edt_sdk.schemas.errors import Conflict, InvalidRequest, Unprocessable
 from edt_sdk.schemas.job import DEFAULT_SHARDS
@@ -28,11 +28,13 @@ from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.sampling.order import TrainStep
 from edt_sdk.training.sampling.seeds import derive, preserved, set_states
 from edt_sdk.training.state.nested import to_device
-from edt_sdk.training.update.gradients import Arrivals
 from edt_sdk.training.update.loader import Batch
 from edt_sdk.training.update.optimizer_step import draws_nothing
-from edt_sdk.training.update.update import Committed, ShardPart, UpdateEngine, weighted_loss
+from edt_sdk.training.update.update import Committed, ShardPart, weighted_loss
 from edt_sdk.training.update.user_functions import plain
+
+if TYPE_CHECKING:
+    from edt_sdk.elastic.divided_model import DividedModel
 
 T = TypeVar("T")
 
@@ -44,8 +46,18 @@ class ElasticRun:
     done: `epochs` and `updates` go to the running one, and `evaluate` returns what it returned.
     """
 
-    def __init__(self, things: Things, side: Side, engine: UpdateEngine, *, seed: int, folder: Path) -> None:
+    def __init__(
+        self,
+        things: Things,
+        side: Side,
+        engine: LoopEngine,
+        *,
+        seed: int,
+        folder: Path,
+        divided: DividedModel | None = None,
+    ) -> None:
         self._things = things
+        self._divided = divided
         self._side = side
         self._engine = engine
         self._seed = seed
@@ -220,6 +232,7 @@ class ElasticRun:
             self._things.model,
             self._engine.device,
             self._seed,
+            alike=self._divided is not None,
         )
         self._side.opened(None, 0, self._epochs)
         result = self._together(lambda among: evaluation.together(among, self._side.loading(evaluation.loader)))
@@ -236,13 +249,15 @@ class ElasticRun:
         """Return what a function returns, which one worker calls for all. The result must be picklable.
 
         A function that takes minutes calls `alive` now and then. With `keep=False` the result is not kept for workers
-        that join, and those that skip this call get None.
+        that join, and those that skip this call get None. All workers call it where the model is sharded, because none
+        has the whole model. The result is the first one's.
         """
 
         def call(among: Among) -> Any:
             self.alive()
-            own = pickle.dumps(function(*arguments)) if among.rank == 0 else None
-            return pickle.loads(among.group.broadcast_bytes(own, 0))
+            first, alike = among.rank == 0, self._divided is not None
+            own = pickle.dumps(function(*arguments)) if first or alike else None
+            return pickle.loads(among.group.broadcast_bytes(own if first else None, 0))
 
         self._side.opened(None, 0, self._epochs)
         return self._together(call, keep=keep)
@@ -273,8 +288,17 @@ class ElasticRun:
         if name in best and not (score < best[name] if lower else score > best[name]):
             return False
         best[name] = float(score)
-        if self._side.target is None and self.first:
-            model_files.save_weights(self._folder / f"{name}.pth", self._things.main if model is None else model)
+        path, chosen = self._folder / f"{name}.pth", self._things.main if model is None else model
+        if (divided := self._divided) is not None:
+
+            def call(among: Among) -> None:
+                weights = divided.whole(among.group, chosen)
+                if among.rank == 0:
+                    model_files.write_weights(path, weights)
+
+            self._together(call)
+        elif self._side.target is None and self.first:
+            model_files.save_weights(path, chosen)
         return True
 
     # --- the loop of a framework --------------------------------------------------------------------------------------
@@ -387,7 +411,6 @@ class Update:
         self._open = section
         self._passes = 0
         self._part: ShardPart | None = None
-        self._arrivals: Arrivals | None = None
         self._losses: list[Any] = []
         self._weight: float | None = None
         self._correct: float | None = None
@@ -471,8 +494,9 @@ class Update:
                 hint="Call it inside that loop, once for each loss.",
             )
         weight = None if weight is None else plain(weight)
-        if weight != 0 and not self._checks:
-            (loss if scaler is None else scaler.scale(loss)).backward()
+        if self._part is not None and not self._checks:
+            own = self._weight if weight is None else weight
+            self._run._engine.backward(self._part, loss if scaler is None else scaler.scale(loss), own)
         self.note(loss, weight=weight, correct=correct)
 
     @property
@@ -531,7 +555,7 @@ class Update:
             for optimizer in stepped:
                 scaler.unscale_(optimizer)
         if clip is not None:
-            nn.utils.clip_grad_norm_(parameters, clip)
+            run._engine.clip(parameters, clip)
         for optimizer in stepped:
             if isinstance(optimizer, torch.optim.SparseAdam):
                 _make_sparse(optimizer)
@@ -573,21 +597,21 @@ class Update:
             raise Moved
 
     def _begin(self, part: ShardPart) -> None:
-        self._part, self._arrivals = part, self._run._engine.begin(part)
+        self._run._engine.begin(part)
+        self._part = part
         self._losses, self._weight, self._correct, self._kept = [], None, None, {}
 
     def _end(self, part: ShardPart) -> None:
-        assert self._arrivals is not None, "a part begins before it ends"
         if not self._losses:
             raise Conflict(
                 "A part of an update had no update.backward().",
                 hint="Call update.backward(loss) for each part, also where its loss is 0.",
             )
         loss = sum(self._losses[1:], self._losses[0])
-        self._run._engine.end(part, self._arrivals, loss, self._correct, weight=self._weight, kept=bool(self._kept))
+        self._run._engine.end(part, loss, self._correct, weight=self._weight, kept=bool(self._kept))
         if self._kept:
             self._all_kept[part.shard] = self._kept
-        self._part = self._arrivals = None
+        self._part = None
 
     def _share(self, among: Among, kept: bool) -> None:
         """Give what was kept to the other members."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from edt_sdk.elastic import place as places
 from edt_sdk.elastic.place import Place
@@ -11,6 +12,9 @@ from edt_sdk.training.member.training_state import MemberState, Reached, StateRe
 from edt_sdk.training.records.recorder import TestLine
 from edt_sdk.training.state import state
 from edt_sdk.training.update.totals import Totals
+
+if TYPE_CHECKING:
+    from edt_sdk.elastic.divided_model import DividedModel
 
 
 class RunState(MemberState):
@@ -22,9 +26,10 @@ class RunState(MemberState):
         per_epoch: updates of an epoch, as far as they are known.
     """
 
-    def __init__(self, things: Things) -> None:
+    def __init__(self, things: Things, divided: DividedModel | None = None) -> None:
         super().__init__(things.model, things.optimizer)
         self._things = things
+        self._divided = divided
         self.place = Place()
         self.epochs = 0
         self.per_epoch = 0
@@ -61,6 +66,15 @@ class RunState(MemberState):
     def place_in(self, captured: state.State) -> Place:
         """Return the place at which a state was captured."""
         return places.decode(decoded(state.extra_of(captured, self.model, self.optimizer)).place)
+
+    def capture(self, *, recent: bool = False) -> state.State:
+        """Return the current state as `MemberState` does, of a sharded model what all members have of it."""
+        if self._divided is None:
+            return super().capture(recent=recent)
+        with self._divided.set_aside():
+            captured = super().capture(recent=recent)
+        divided = {name for name, _ in self.model.named_parameters()}
+        return replace(captured, own={name: t for name, t in captured.own.items() if name not in divided})
 
     def restore(self, captured: state.State) -> None:
         """Take over a state of another member or of a checkpoint. `captured` must not be used afterwards."""

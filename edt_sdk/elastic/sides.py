@@ -7,18 +7,20 @@ process without a job.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from edt_sdk.elastic.place import Place
 from edt_sdk.elastic.run_state import RunState
 from edt_sdk.training.exchange.group import Group
-from edt_sdk.training.sampling.order import BatchKey, TrainStep
+from edt_sdk.training.sampling.order import BatchKey, Order, TrainStep
 from edt_sdk.training.update.loader import Batch, ShardLoader
-from edt_sdk.training.update.update import Committed
+from edt_sdk.training.update.update import Committed, ShardPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,43 @@ class Side(Protocol):
 
     def alive(self) -> None:
         """Report that this process computes."""
+
+
+class LoopEngine(Protocol):
+    """Declares what a run asks of what computes its updates. See `UpdateEngine`."""
+
+    device: torch.device
+
+    @property
+    def trained(self) -> frozenset[int]:
+        """Return the ids of the parameters that are trained."""
+
+    def use(self, order: Order) -> None:
+        """Take the samples of the next updates from this order."""
+
+    def parts(self, step: TrainStep, block: range, loader: Loads, group: Group, *, again: int) -> Iterator[ShardPart]:
+        """Yield the parts of an update that this member computes."""
+
+    def begin(self, part: ShardPart) -> None:
+        """Prepare for the forward pass of a part."""
+
+    def backward(self, part: ShardPart, loss: Tensor, weight: float | None) -> None:
+        """Compute the gradients of a loss of a part."""
+
+    def end(self, part: ShardPart, loss: Any, correct: float | None, *, weight: float | None, kept: bool) -> None:
+        """Take the gradients of a part."""
+
+    def gather(self, group: Group, *, pending: int) -> Any:
+        """Have the gradients of all members in `.grad`."""
+
+    def second_look(self, gathered: Any, group: Group, *, again: int) -> Generator[Batch, tuple[Any, Any], None]:
+        """Yield batches to compute once more."""
+
+    def clip(self, parameters: Sequence[Tensor], most: float) -> None:
+        """Scale the gradients of parameters so that their norm together is at most `most`."""
+
+    def settle(self, gathered: Any) -> Committed:
+        """Return what all members know of an update."""
 
 
 class Loads(Protocol):

@@ -19,6 +19,7 @@ class Things:
     """Holds the objects of a script by the names that it gave them.
 
     Attributes:
+        modules: each of them.
         model: all modules, as one.
         optimizer: all optimizers, as one that is never stepped.
         optimizers: each of them.
@@ -29,7 +30,7 @@ class Things:
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        modules = {name: each for name, each in given.items() if isinstance(each, nn.Module)}
+        self.modules = modules = {name: each for name, each in given.items() if isinstance(each, nn.Module)}
         self.optimizers = {name: each for name, each in given.items() if isinstance(each, Optimizer)}
         self.others = {
             name: each for name, each in given.items() if name not in modules and name not in self.optimizers

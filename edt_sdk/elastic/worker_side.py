@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -24,17 +25,20 @@ from edt_sdk.elastic.things import Things
 from edt_sdk.elastic.variables import differing
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.schemas.wire.link import Generation, Trained, WorkerReady
-from edt_sdk.training.exchange.peer_errors import PeerLost
+from edt_sdk.training.exchange.peer_errors import PeerLost, is_lost_peer
 from edt_sdk.training.member.heartbeat import Heartbeat
 from edt_sdk.training.member.link import SUPERVISOR_GONE
-from edt_sdk.training.member.membership import Handover
+from edt_sdk.training.member.membership import Handover, is_member
 from edt_sdk.training.member.participant import Participant, ParticipantParts
 from edt_sdk.training.member.progress import ProgressReporter
-from edt_sdk.training.member.script_worker import Leave
+from edt_sdk.training.member.script_worker import Again, Leave
 from edt_sdk.training.sampling.order import TrainStep
 from edt_sdk.training.state.warm_start import load_weights
 from edt_sdk.training.update.loader import ShardLoader
 from edt_sdk.training.update.update import Committed
+
+if TYPE_CHECKING:
+    from edt_sdk.elastic.divided_model import DividedModel
 
 log = logging.getLogger(__name__)
 
@@ -49,28 +53,43 @@ class WorkerParts:
     member: ParticipantParts
     training: int
     warm_start: Path | None
-    restart: Callable[[], None]
+    restart: Callable[[], NoReturn]
     inexact: Callable[[], str]
+    divided: DividedModel | None = None
 
 
 class WorkerSide:
-    """Makes the calls of a script among the members of its job. Attributes as in `Side`."""
+    """Makes the calls of a script among the members of its job. Attributes as in `Side`.
 
-    def __init__(self, parts: WorkerParts, things: Things) -> None:
+    `former` is that of the same worker, whose script runs again from its top. Its group stays.
+    """
+
+    def __init__(self, parts: WorkerParts, things: Things, former: WorkerSide | None = None) -> None:
         self._parts = parts
         self._things = things
+        self._divided = parts.divided
         self._link = parts.member.link
         self._worker = parts.member.endpoint.worker
-        self._member = Participant(parts.member, self)
+        self._member: Participant = Participant(parts.member, self) if former is None else former._member
         self._progress = ProgressReporter(self._link, self._worker, parts.training)
-        self._generation: Generation | None = None  # to enter
-        self._started = False
+        self._generation: Generation | None = None if former is None else former._generation  # to enter
+        self._started = former is not None
+        self._loads: bool = former is not None and former._loads  # the parts of the model from a checkpoint
         self._arrived = False  # in the newest generation, with the state of its members
         self._told = 0  # the newest generation that all members know of
         self._offered = 0  # updates when the keeper was last offered the state
-        self.current = RunState(things)
+        self.current = RunState(things, parts.divided)
         self.target: Place | None = None
         self.jumps = False
+        self._was = 0  # updates that were done when the script had to run again
+        if former is not None:
+            self.target, self._was = former.target, former.current.updates or former._was
+            self._member.run_again(self)
+
+    @property
+    def member_parts(self) -> ParticipantParts:
+        """Return what this worker's member works with."""
+        return self._parts.member
 
     @property
     def first(self) -> bool:
@@ -98,11 +117,13 @@ class WorkerSide:
         while self._generation is not None:
             self._arrived, self._told = False, 0
             with self._member.attempt():
-                transfers = self._member.meet(self._generation)
+                transfers = self._find_parts(self._member.meet(self._generation))
                 self.target = self._place_of_the_others(transfers)
+                self._loads = transfers.none_has_state and self.target is not None and self.target.calls > 0
                 self._generation = None
+                self._say_what_is_lost(transfers)
             if self.broke:
-                self._generation = self._next(self._member.recover())
+                self._generation = self._recovered()
 
     def ready(self) -> Among | None:
         """Return among whom to make the next call, None to skip it."""
@@ -115,10 +136,18 @@ class WorkerSide:
                     return None
                 self._arrive()
             elif self._told > self._member.now.number:
-                self._generation = self._next(self._member.switch(self._told))
+                self._generation = self._next(self._switch())
+            elif self._divided is not None and self._divided.due:
+                with self._member.attempt():
+                    try:
+                        self._save_parts(self._divided)
+                    except OSError as error:
+                        log.error("The checkpoint was not written: %s. The training goes on.", error)
+                if self.broke:
+                    self._generation = self._recovered()
             else:
                 now = self._member.now
-                if now.rank == 0 and self._offered < self.current.updates:
+                if now.rank == 0 and self._offered < self.current.updates and self._divided is None:
                     self._offered = self.current.updates
                     self._parts.member.keeper.committed(self.current.capture, self.current.position, self._offered)
                 return Among(now.group, now.rank, now.world)
@@ -129,7 +158,7 @@ class WorkerSide:
 
     def recover(self) -> Among | None:
         """Go on after a broken attempt."""
-        self._generation = self._next(self._member.recover())
+        self._generation = self._recovered()
         return self.ready()
 
     def opened(self, shards: int | None, updates: int, epochs: int) -> None:
@@ -189,23 +218,50 @@ class WorkerSide:
             with self._member.attempt():
                 self._end()
                 return
-            self._generation = self._next(self._member.recover())
+            self._generation = self._recovered()
+
+    def has_lost(self, error: Exception) -> bool:
+        """Return whether an error of the script only shows that another member is gone.
+
+        The passes of a sharded model wait for other members, and they are in the script's own code.
+        """
+        if self._divided is None or not is_lost_peer(error):
+            return False
+        with self._member.attempt():
+            raise error
+        return True
+
+    def again(self) -> None:
+        """Let go of the model, and find out in which generation this worker goes on."""
+        if self.broke:
+            self._generation = self._recovered()
+        if self._divided is not None:
+            self._divided.clear()
 
     # --- what the member asks -----------------------------------------------------------------------------------------
 
     def arrived(self) -> None:
-        """Do nothing: batches are loaded when they are needed."""
+        """Take this member's part of a sharded model. Batches are loaded when they are needed."""
+        if self._divided is not None:
+            now = self._member.now
+            if now.spans_hosts:
+                raise Unprocessable(
+                    "A sharded model trains on one host, because its checkpoints need one folder.",
+                    hint="Submit it to a resource group of one host: edt resource create big --host NAME.",
+                )
+            saved = self._parts.member.keeper.parts(self.current.position) if self._loads else None
+            self._divided.arrive(now.group, saved)
 
     def begin(self, *, dirty: bool) -> None:
         """Start from what the script has made, and from the weights of another training where there are some."""
         if dirty:
-            self._parts.restart()
+            self._restart()
         if self._parts.warm_start is not None:
             load_weights(self._parts.warm_start, self._things.main)
 
     def has_written(self) -> bool:
-        """Return False: each state is written when it is needed."""
-        return False
+        """Return whether the state is written elsewhere, as that of a sharded model is by all members together."""
+        return self._divided is not None
 
     def became_writer(self, *, continues: bool) -> None:
         """Report the progress."""
@@ -220,13 +276,74 @@ class WorkerSide:
             raise Leave(self._member.code)
         return generation
 
+    def _recovered(self) -> Generation:
+        if self._divided is not None:
+            self._divided.drop()  # it would keep the sockets of the group open
+        return self._next(self._member.recover())
+
+    def _restart(self) -> NoReturn:
+        """Run the script again from its top: in this process, where nothing of the engine refers to its model."""
+        if self._divided is not None:
+            raise Again
+        self._parts.restart()
+
+    def _find_parts(self, transfers: Handover) -> Handover:
+        """Return how the state moves. Without all parts of a sharded model no member has a state."""
+        divided, now = self._divided, self._member.now
+        if divided is None:
+            return transfers
+        if not transfers.none_has_state:
+            if divided.find(now.group, holds=now.rank not in transfers.takes):
+                return transfers
+            transfers = self._member.forget()
+        divided.begin()
+        return transfers
+
+    def _say_what_is_lost(self, transfers: Handover) -> None:
+        done, target = max(self._was, self.current.updates), self.target
+        if transfers.none_has_state and target is not None and done > target.updates and self._member.now.rank == 0:
+            log.warning(
+                "A part of the model is lost with its worker: the job goes back from update %d to update %d.",
+                done,
+                target.updates,
+            )
+
+    def _switch(self) -> Generation | None:
+        divided, now = self._divided, self._member.now
+        gone = self._told == SUPERVISOR_GONE
+        after = None if gone else self._link.generation(self._told)
+        # Without the newest generation, others have left this group already.
+        if divided is not None and (gone or after is not None):
+            stay = (
+                [] if after is None else [r for r, m in enumerate(now.generation.members) if is_member(after, m.worker)]
+            )
+            with self._member.attempt():
+                if stay:
+                    divided.leave(now.group, stay)
+                else:
+                    self._save_parts(divided)
+                    divided.drop()
+                # Until all have what they need, none may close its sockets.
+                self._member.last_barrier()
+            if self.broke:
+                return self._member.recover()
+        return self._member.switch(self._told)
+
+    def _save_parts(self, divided: DividedModel) -> None:
+        """Write a checkpoint with all members, and then the file with which it counts as rank 0."""
+        now, folder = self._member.now, self._parts.member.keeper.parts(self.current.position)
+        if divided.save(now.group, folder) and now.rank == 0:
+            self._member.save()
+
     def _is_behind(self) -> bool:
         """Return whether this worker has to go on to the others. It starts again if it is beyond them."""
         if self.target is None or self.target.over:
             return False
-        if self.current.place.calls > self.target.calls:
+        # A model that was divided is no longer what a state, or the parts of others, could be put into.
+        used = self._divided is not None and self._divided.used and not self._member.has_state
+        if used or self.current.place.calls > self.target.calls:
             log.info("the job goes on from an earlier place of the script: this worker starts again")
-            self._parts.restart()
+            self._restart()
         return not self.jumps and self.current.place.calls < self.target.calls
 
     def _arrive(self) -> None:
@@ -237,7 +354,7 @@ class WorkerSide:
                 log.warning(remark)
             self._arrived, self.target = True, None
         if self.broke:
-            self._generation = self._next(self._member.recover())
+            self._generation = self._recovered()
         elif over:
             # The others are at the end of the script, and what is left of it would run without them.
             self.finish()
@@ -262,10 +379,16 @@ class WorkerSide:
         return places.decode(now.group.broadcast_bytes(own, giver))
 
     def _end(self) -> None:
-        now, parts = self._member.now, self._parts.member
+        now, parts, divided = self._member.now, self._parts.member, self._divided
+        if divided is not None:
+            weights = divided.whole(now.group, self._things.main)
+            divided.save(now.group, parts.keeper.parts(self.current.position))
         if now.rank == 0:
             parts.heartbeat.waiting()
-            parts.keeper.final(self._things.main, self._things.optimizer, None)
+            if divided is None:
+                parts.keeper.final(self._things.main, self._things.optimizer, None)
+            else:
+                parts.keeper.final_weights(weights, self.current.position)
             self._progress.report(self.current)
             # `final` has removed what a resume needs, but no process has received the report. The next attempt resumes
             # from here.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import logging
 import os
 import sys
@@ -149,6 +150,16 @@ def work(worker: _Worker) -> int:
 def work_for_script(worker: ScriptWorker) -> int:
     """Run a script that has a loop of its own, as all workers of its job do. Return the exit code."""
     script_worker.begin(worker)
+    try:
+        while not _ended(worker):
+            gc.collect()  # what the script has made, before it makes it again
+    except script_worker.Leave as left:
+        return left.code
+    return 0
+
+
+def _ended(worker: ScriptWorker) -> bool:
+    """Run the script until the end of the training. Return False where it has to run again."""
     # What the script draws before its loop, such as a split of its data, is the same in all workers.
     set_states(derive(worker.job.seed, "script"))
     try:
@@ -163,9 +174,16 @@ def work_for_script(worker: ScriptWorker) -> int:
                 hint="All workers must go the same way through the script: let no random number, time or file decide.",
             )
         worker.run.finish()
-    except script_worker.Leave as left:
-        return left.code
-    return 0
+        return True
+    except script_worker.Again:
+        pass
+    except Exception as error:
+        if worker.run is None or not worker.run.has_lost(error):
+            raise
+    assert worker.run is not None, "the script has called elastic()"
+    worker.run.again()
+    worker.former, worker.run = worker.run, None
+    return False
 
 
 @contextlib.contextmanager

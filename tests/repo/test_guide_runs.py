@@ -50,6 +50,7 @@ BEFORE: dict[str, dict[int, str]] = {
     "guide/your-loop.md": {},
     "guide/hugging-face.md": {},
     "guide/lightning.md": {},
+    "guide/big-models.md": {},
     "torchrun.md": {0: CLIENT},
 }
 MINE = {

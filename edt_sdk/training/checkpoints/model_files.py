@@ -5,7 +5,8 @@ The names are `model_epoch_<N>.pth` and `model_epoch_<N>_optimizer_state.pth` af
 around them, so a file's content does not depend on device, worker or engine.
 
 A third file of the end, `model_epoch_final_schedule_state.pth`, exists where a training continues with more than these
-two: a learning-rate scheduler, or optimizers inside the optimizer.
+two: a learning-rate scheduler, or optimizers inside the optimizer. In place of the file of the optimizer's state, a
+sharded model has the folder `model_epoch_final_sharded`, with model and optimizers in torch's distributed format.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from edt_sdk.training.state.state import put_state_dict
 FINAL = "final"
 MODEL = f"model_epoch_{FINAL}.pth"
 OPTIMIZER = f"model_epoch_{FINAL}_optimizer_state.pth"
+PARTS = f"model_epoch_{FINAL}_sharded"
 SCHEDULE = f"model_epoch_{FINAL}_schedule_state.pth"
 Key = tuple[Any, ...]
 Memo = dict[Key, torch.Tensor]
@@ -55,7 +57,12 @@ def write(folder: Path, tag: int | str, states: Pair) -> None:
 
 def save_weights(path: Path, model: nn.Module) -> None:
     """Write the state dict of a model to a file."""
-    durable.write(path, partial(Dump, _plain(model.state_dict(), {})))
+    write_weights(path, _plain(model.state_dict(), {}))
+
+
+def write_weights(path: Path, weights: Any) -> None:
+    """Write a state dict to a file. Its tensors are on the CPU, in storage of their own."""
+    durable.write(path, partial(Dump, weights))
 
 
 def save_schedule(folder: Path, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:

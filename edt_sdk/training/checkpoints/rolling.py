@@ -16,6 +16,7 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -188,8 +189,29 @@ class Keeper:
 
     def final(self, model: nn.Module, optimizer: Optimizer, scheduler: Any = None) -> None:
         """Write the final `.pth` files and remove what only a resume needs. OSError when a file cannot be written."""
+        self._ended(lambda: self._write_final(model, optimizer, scheduler))
+
+    def final_weights(self, weights: Any, position: int) -> None:
+        """Do as `final` for a sharded model: with its state dict, and the parts of this position."""
+        self._ended(lambda: self._write_weights(weights))
+        target = self._paths.train_dir / checkpoint.PARTS
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.parts(position), target, copy_function=os.link)
+        self._remove_parts(but=position)
+
+    def parts(self, position: int) -> Path:
+        """Return the folder in which all members of a sharded model write their parts of a checkpoint."""
+        return self._folder / f"parts-{position}"
+
+    def _remove_parts(self, *, but: int | None = None) -> None:
+        """Remove the parts that belong to no checkpoint."""
+        kept = {self.parts(position) for _, position in self._positions()} | {self.parts(but or -1)}
+        for folder in set(self._folder.glob("parts-*")) - kept:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _ended(self, write: Callable[[], None]) -> None:
         self._wait(self._patient)
-        when_there_is_room(lambda: self._write_final(model, optimizer, scheduler), self._patient)
+        when_there_is_room(write, self._patient)
         # Last of all: a death before this line leaves the files to resume from.
         for path in self._files("update"):
             path.unlink(missing_ok=True)
@@ -369,12 +391,20 @@ class Keeper:
     def _write_final(self, model: nn.Module, optimizer: Optimizer, scheduler: Any) -> None:
         checkpoint.save_schedule(self._paths.train_dir, optimizer, scheduler)
         checkpoint.save(self._paths.train_dir, checkpoint.FINAL, model, optimizer)
-        durable.link(self._paths.final(self._training), self._paths.train_dir / f"model_epoch_{checkpoint.FINAL}.pth")
+        self._link_final()
+
+    def _write_weights(self, weights: Any) -> None:
+        checkpoint.write_weights(self._paths.train_dir / checkpoint.MODEL, weights)
+        self._link_final()
+
+    def _link_final(self) -> None:
+        durable.link(self._paths.final(self._training), self._paths.train_dir / checkpoint.MODEL)
 
     def _write_update(self, snapshot: StateCopy, position: int, updates: int) -> None:
         self._write(f"update-{updates}", snapshot.state, position, updates, epoch=None)
         for path in self._files("update")[:-KEPT]:
             path.unlink(missing_ok=True)
+        self._remove_parts()
 
     def _write(self, name: str, state: State, position: int, updates: int, *, epoch: int | None) -> None:
         # The logs reach the disk before the state does. Otherwise a power cut could lose lines of the commit log for

@@ -1,7 +1,7 @@
 """Distinguish the loss of another member from an error of the user's code: torch raises RuntimeError for both.
 
 An error belongs to the group if its innermost Python frame is in `group.py`. All waits for bytes of other members are
-in that file, and it never calls user code.
+in that file, and it never calls user code. The waits of a sharded model are those of torch's own file with collectives.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from types import TracebackType
 
-_GROUP = Path(__file__).resolve().with_name("group.py")
+_WAITING = (str(Path(__file__).resolve().with_name("group.py")), "/torch/distributed/distributed_c10d.py")
 _PLACE = re.compile(r"\[\S+:\d+\] ")
 
 
@@ -31,7 +31,7 @@ def is_lost_peer(error: Exception) -> bool:
     innermost: TracebackType | None = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
-    return innermost is not None and Path(innermost.tb_frame.f_code.co_filename).resolve() == _GROUP
+    return innermost is not None and str(Path(innermost.tb_frame.f_code.co_filename).resolve()).endswith(_WAITING)
 
 
 def said(error: Exception) -> str:

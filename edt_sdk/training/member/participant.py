@@ -53,7 +53,7 @@ class ParticipantProgram(Protocol):
         """Write as rank 0 what the last rank 0 has left out, unless this one `continues`, and report the progress."""
 
     def has_written(self) -> bool:
-        """Return whether a checkpoint with the current state exists already."""
+        """Return whether the program has written a checkpoint with the current state itself, or will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,17 @@ class Participant:
         position = self._program.current.position if self.has_state else NO_STATE
         self._transfers = handover(self._membership.gathered(position))
         return self._transfers
+
+    def forget(self) -> Handover:
+        """Have no member a state, where none has all of it."""
+        self.has_state = False
+        self._transfers = handover([NO_STATE] * self.now.world)
+        return self._transfers
+
+    def run_again(self, program: ParticipantProgram) -> None:
+        """Go on with another program in the same group, which has no state yet."""
+        self._program = program
+        self.has_state = self._dirty = False
 
     def arrive(self) -> None:
         """Move the state, and report this member's entry."""

@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+import torch
+from torch import Tensor
 from torch._C._distributed_c10d import Store
 
 from edt_sdk.schemas.wire.context import JobContext, WorkerContext
 from edt_sdk.schemas.wire.pulse import Pulse
 from edt_sdk.training.checkpoints.rolling import Keeper
+from edt_sdk.training.exchange.group import Group
 from edt_sdk.training.member.heartbeat import Heartbeat
 from edt_sdk.training.member.link import SUPERVISOR_GONE, Link, end_process
 from edt_sdk.training.member.membership import Endpoint
 from edt_sdk.training.member.participant import ParticipantParts
 from edt_sdk.training.records.recorder import Recorder
 from edt_sdk.training.update.loader import ShardLoader
-from edt_sdk.training.update.update import UpdateEngine
 
 SCRIPT = "script"
 """Names the part of a payload by which workers know that they run the job's script."""
@@ -40,11 +42,31 @@ class Leave(BaseException):
         self.code = code
 
 
+class Again(BaseException):
+    """Ends the script of a worker that goes on from an earlier place, and so runs its script from the top again."""
+
+
 class ScriptRun(Protocol):
     """Declares what the worker calls when its script has ended."""
 
     def finish(self) -> None:
         """End the training with the other members. Leave when this worker is no longer one."""
+
+    def has_lost(self, error: Exception) -> bool:
+        """Return whether an error of the script only shows that another member is gone. Then call `again`."""
+
+    def again(self) -> None:
+        """Prepare for the script to run again from its top. Leave when this worker is no longer a member."""
+
+
+class _MemberEngine(Protocol):
+    """Declares what a member asks of what computes its updates. See `UpdateEngine`."""
+
+    device: torch.device
+
+    def meet(self, group: Group) -> None: ...
+    def expect(self, rank: int, world: int) -> None: ...
+    def space(self) -> list[Tensor]: ...
 
 
 @dataclass(slots=True)
@@ -55,6 +77,7 @@ class ScriptWorker:
         training: its number within the job.
         shards: of the first updates, the most workers of the job.
         run: of the script's `elastic()`.
+        former: the same of the run before, where the script runs again.
     """
 
     job: JobContext
@@ -65,8 +88,9 @@ class ScriptWorker:
     training: int
     shards: int
     run: ScriptRun | None = None
+    former: ScriptRun | None = None
 
-    def member_parts(self, engine: UpdateEngine) -> ParticipantParts:
+    def member_parts(self, engine: _MemberEngine) -> ParticipantParts:
         """Return what this worker's member works with."""
         job, paths = self.job, self.job.paths
         heartbeat = Heartbeat(self.pulse, ShardLoader(None))

@@ -5,4 +5,15 @@ Never: files, the supervisor, or the choice of members.
 Read first: `update.py` (the facade), then `shard.py`.
 """
 
-__all__ = ["accuracy", "determinism", "gradients", "loader", "optimizer_step", "totals", "update", "user_functions"]
+__all__ = [
+    "accuracy",
+    "determinism",
+    "gradients",
+    "loader",
+    "not_a_number",
+    "optimizer_step",
+    "shard",
+    "totals",
+    "update",
+    "user_functions",
+]

@@ -114,6 +114,7 @@ class ShardPart:
     seed: int
     contribution: Contribution
     outcome: ShardOutcome | None = None
+    arrivals: Arrivals | None = None
 
 
 class UpdateEngine:
@@ -329,27 +330,24 @@ class UpdateEngine:
             computed.exchange.start_all()
         self._computed = replace(computed, outcomes=tuple(outcomes))
 
-    def begin(self, part: ShardPart) -> Arrivals:
+    def begin(self, part: ShardPart) -> None:
         """Prepare for the forward pass of a part. Backward passes may follow, and then `end`."""
-        return self._runner.begin(part.seed, part.contribution)
+        part.arrivals = self._runner.begin(part.seed, part.contribution)
 
-    def end(
-        self,
-        part: ShardPart,
-        arrivals: Arrivals,
-        loss: float,
-        correct: float | None,
-        *,
-        weight: float | None,
-        kept: bool,
-    ) -> None:
+    def backward(self, part: ShardPart, loss: Tensor, weight: float | None) -> None:
+        """Compute the gradients of a loss of a part. A loss without weight may be a NaN."""
+        if weight != 0:
+            loss.backward()  # type: ignore[no-untyped-call]
+
+    def end(self, part: ShardPart, loss: float, correct: float | None, *, weight: float | None, kept: bool) -> None:
         """Take the gradients of a part. `weight` is what its loss is a mean over, None for its samples."""
         if weight is not None:
             # In the same unit (`Exchanges.unit`) as the weight by samples, which other parts may have.
             part.contribution.weight *= float(weight) / len(part.batch.indices)
         own = part.contribution.weight
+        assert part.arrivals is not None, "a part begins before it ends"
         part.outcome = self._runner.end(
-            part.shard, part.batch, arrivals, loss, correct, metrics=lambda: (own, float(kept))
+            part.shard, part.batch, part.arrivals, loss, correct, metrics=lambda: (own, float(kept))
         )
 
     def rehearse(self, loader: Loader) -> None:
@@ -434,16 +432,12 @@ class UpdateEngine:
 
     def _weigh(self, summary: Summary, combined: Flat, divisor: float) -> None:
         """Divide by the weights that a loop has given to the shards, where these are not their samples."""
-        # In shard order, so that all members get the same number.
-        total = sum(shard.metrics[WEIGHT] for shard in summary.shards)
-        if not total > 0:
-            raise Unprocessable(
-                f"The weights of an update's parts sum up to {total}.",
-                hint="weight= of update.backward() is what a loss is a mean over: samples, or tokens without padding.",
-                field="weight",
-            )
-        if total != divisor:
+        if (total := total_weight(summary.shards)) != divisor:
             torch._foreach_mul_(list(combined.sections), divisor / total)
+
+    def clip(self, parameters: Sequence[Tensor], most: float) -> None:
+        """Scale the gradients of parameters so that their norm together is at most `most`."""
+        nn.utils.clip_grad_norm_(parameters, most)
 
     def settle(self, gathered: GatheredUpdate) -> Committed:
         """Write the new buffers into the model: the end of `commit`, after the optimizer's step."""
@@ -585,6 +579,18 @@ def weighted_loss(shards: Iterable[ShardStats]) -> float:
     # A shard of no weight has no loss either: 0 tokens may make it a NaN.
     weighed = [(shard.metrics[WEIGHT], shard.loss) for shard in shards if shard.metrics[WEIGHT]]
     return sum(weight * loss for weight, loss in weighed) / sum(weight for weight, _ in weighed)
+
+
+def total_weight(shards: Sequence[ShardStats]) -> float:
+    """Return the sum of the weights that a loop has given to all shards of an update, the same in all members."""
+    total = sum(shard.metrics[WEIGHT] for shard in shards)  # in their order
+    if not total > 0:
+        raise Unprocessable(
+            f"The weights of an update's parts sum up to {total}.",
+            hint="weight= of update.backward() is what a loss is a mean over: samples, or tokens without padding.",
+            field="weight",
+        )
+    return total
 
 
 @contextmanager
