@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from edt_sdk.elastic.begin import elastic
 from edt_sdk.elastic.lockstep import Strand, in_lockstep
-from edt_sdk.elastic.run import ElasticRun, Update
+from edt_sdk.elastic.run import ElasticRun
 from edt_sdk.elastic.sharded import Sharded
 from edt_sdk.elastic.sides import Moved
 from edt_sdk.elastic.stream import Stream, stream
+from edt_sdk.elastic.update import Update
 
 __all__ = ["ElasticRun", "Moved", "Sharded", "Strand", "Stream", "Update", "elastic", "in_lockstep", "stream"]

@@ -16,7 +16,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from edt_sdk.elastic.run import ElasticRun, Update
+from edt_sdk.elastic.run import ElasticRun
+from edt_sdk.elastic.update import Update
 from edt_sdk.schemas.errors import Unprocessable
 from edt_sdk.training.exchange.blocks import blocks
 from edt_sdk.training.sampling.order import BatchKey, TrainStep
