@@ -134,6 +134,15 @@ def test_survive_failures(execute):
     assert "killed worker" in text
 
 
+@pytest.mark.long  # five jobs, whose programs tests/training/elastic has one by one
+def test_one_model_five_ways_has_one_hash(execute):
+    text = execute("07_one_model_five_ways.ipynb").text
+    found = re.findall(r"^(by_\w+) +([0-9a-f]{64})  (\d+) of 360 right$", text, re.MULTILINE)
+    assert [way for way, _, _ in found] == ["by_fabric_model", "by_own_loop", "by_hugging_face", "by_lightning"]
+    assert len({fingerprint for _, fingerprint, _ in found}) == 1
+    assert all(int(right) > 320 for _, _, right in found)
+
+
 @pytest.mark.long  # the guide's search, which repo/test_guide_runs.py runs, is the same
 def test_a_search_ends_with_its_best_model(execute):
     notebook = execute("08_search.ipynb")
