@@ -49,6 +49,7 @@ class OurJob:
         arguments: of the script.
         max_workers: to begin with.
         env: variables of its own.
+        main: the script.
         from_nothing: kill zygote and heir, what workers are forked from, just before workers are to join, so that they
             need a start of Python and the import of torch. On a server that has no other job and keeps nothing warm.
 
@@ -66,13 +67,14 @@ class OurJob:
         max_workers: int,
         *,
         env: Mapping[str, str] | None = None,
+        main: str = "train.py",
         from_nothing: bool = False,
     ) -> None:
         client: Client = on.client()
         self.submitted = time.time()
         self.job: Job = client.submit(
             FOLDER,
-            main="train.py",
+            main=main,
             name=name,
             max_workers=max_workers,
             args=list(arguments),

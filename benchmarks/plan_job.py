@@ -25,17 +25,25 @@ class PlanJob(OurJob):
         arguments: of the script.
         slots: to begin with.
         standbys: workers that the server keeps ready at most.
-        from_nothing: as for `OurJob`.
+        from_nothing, main: as for `OurJob`.
     """
 
     def __init__(
-        self, on: LocalServer, name: str, arguments: Sequence[str], slots: int, *, standbys: int, from_nothing: bool
+        self,
+        on: LocalServer,
+        name: str,
+        arguments: Sequence[str],
+        slots: int,
+        *,
+        standbys: int,
+        from_nothing: bool,
+        main: str = "train.py",
     ) -> None:
         self._client = on.client()
         if _OTHERS not in {group.name for group in self._client.instance_groups()}:
             self._client.create_instance_group(_OTHERS, lend=0)
         self._offer(slots)
-        super().__init__(on, name, arguments, SLOTS, from_nothing=from_nothing)
+        super().__init__(on, name, arguments, SLOTS, main=main, from_nothing=from_nothing)
         self._wanted = slots
         self._standbys = standbys
         self._pid = on.pid

@@ -39,7 +39,7 @@ from benchmarks.commit_log import CommitLog, behind, lasted
 from benchmarks.our_jobs import import_torch, server
 from benchmarks.plan_job import PlanJob
 from benchmarks.report import ROOT, finish, table
-from benchmarks.rescale_figures import NAMES, PATH, Measured, checks, rows
+from benchmarks.rescale_figures import NAMES, PATH, WAYS, Measured, checks, rows
 from benchmarks.server_processes import Spares
 from benchmarks.summary import duration, summarize
 from benchmarks.torchrun_agents import BEST, DEFAULTS, MEMORY, Setting, TorchrunJob
@@ -111,6 +111,7 @@ def ours(
     *,
     spares: Spares | None = None,
     from_nothing: bool = False,
+    main: str = "train.py",
 ) -> list[Change]:
     """One job of ours.
 
@@ -121,10 +122,11 @@ def ours(
         cycles: along `PATH`.
         spares: of that server; the job uses one up, whose successor must not be imported while a change is measured.
         from_nothing: kill what joiners are forked from, and measure growing alone.
+        main: the script, `FabricModel`'s or one of `WAYS`.
     """
     name = f"rescale-{size.megabytes}"
     standbys = 0 if spares is None else STANDBYS
-    with PlanJob(on, name, size.arguments, PATH[0], standbys=standbys, from_nothing=from_nothing) as job:
+    with PlanJob(on, name, size.arguments, PATH[0], standbys=standbys, from_nothing=from_nothing, main=main) as job:
         if spares is not None:
             spares.wait()
         asked = walk(job, PATH, cycles, size.hold, moments)
@@ -156,6 +158,10 @@ def parts(
     for size, part in ((SMALL, 2), (LARGE, 4)):
         sides = {
             "warm": (options.repeat, partial(ours, warm, size, moments, spares=spares)),
+            **{
+                way: (max(1, options.repeat // part), partial(ours, warm, size, moments, spares=spares, main=way))
+                for way in WAYS
+            },
             "cold": (max(1, options.repeat // part), partial(ours, cold, size, moments)),
             "nothing": (max(1, options.repeat // (2 * part)), partial(ours, cold, size, moments, from_nothing=True)),
         }
@@ -215,7 +221,7 @@ def main() -> int:
     print(f'  python -c "import torch", below which nothing from nothing comes: {some.text()}')
     print("  Updates of a delay: the rest of the one under way at the request, and the first one at the new size.")
     print(f"  {seconds} s in all. A stall is without the updates' own time; a negative one is noise.")
-    sides = ["warm", "cold", *["best"] * options.torchrun, *["defaults"] * options.defaults]
+    sides = ["warm", *WAYS, "cold", *["best"] * options.torchrun, *["defaults"] * options.defaults]
     results = {"seconds": seconds, "import_torch": floor, "measured": [asdict(some) for some in measured]}
     return finish("rescale", results, checks(measured, sides))
 
