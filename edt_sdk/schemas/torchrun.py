@@ -10,6 +10,8 @@ import msgspec
 from edt_sdk.schemas.errors import Unprocessable
 
 AGENT_VARIABLE = "EDT_AGENT"
+# For scripts: the parts of an update, and how many of them each process computes.
+UNITS_VARIABLE, HERE_VARIABLE = "EDT_UNITS", "EDT_UNITS_HERE"
 
 
 class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +24,8 @@ class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
             do not count.
         monitor_interval: seconds between an agent's looks at its processes and at the plan.
         role: of the processes, in their logs and variables.
+        units: parts of an update that the processes share equally, 0 where the script does not know of them. Then only
+            numbers of processes that divide it train at once.
         shutdown_timeout: seconds that a process has after SIGTERM before SIGKILL.
         virtual_local_rank: each process sees its own GPU alone, as number 0.
         local_rank_argument: the script is given `--local-rank=N` too, as `torch.distributed.launch` gives it.
@@ -33,6 +37,7 @@ class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int = 0
     monitor_interval: float = 0.05
     role: str = "default"
+    units: int = 0
     shutdown_timeout: int = 30
     virtual_local_rank: bool = False
     local_rank_argument: bool = False
@@ -42,6 +47,8 @@ class TorchrunOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Return self, or raise Unprocessable naming the field."""
         if self.max_restarts < 0:
             raise Unprocessable(f"max_restarts is 0 or more, not {self.max_restarts}.", field="max_restarts")
+        if self.units < 0:
+            raise Unprocessable(f"units is 0 or more, not {self.units}.", field="units")
         if not 0 < self.monitor_interval < float("inf"):
             raise Unprocessable(
                 f"monitor_interval is a number of seconds above 0, not {self.monitor_interval:g}.",

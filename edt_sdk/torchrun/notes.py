@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import select
 import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from edt_sdk.schemas.torchrun import HERE_VARIABLE
 
 # The kinds of notes: the script runs and is watched, wrote a checkpoint, loaded one that is newer than its agent, and
 # has a trainer that computes its number of steps from the number of workers.
@@ -97,7 +100,7 @@ def watch() -> None:
                 os.write(write, f"{kind}\n".encode())
 
     def saved(_file: object) -> None:
-        if _COUNTING in sys.modules:
+        if SAVED not in noted and _COUNTING in sys.modules and not _keeps_units():
             note(COUNTS_WORKERS)
         note(SAVED)
 
@@ -112,6 +115,16 @@ def watch() -> None:
     torch.save = torch.serialization.save = _then(torch.save, 1, saved)
     torch.load = torch.serialization.load = _then(torch.load, 0, loaded)
     note(RUNS)
+
+
+def _keeps_units() -> bool:
+    """Return whether the trainer accumulates this process's units: then its steps do not depend on the processes."""
+    here = os.environ.get(HERE_VARIABLE)
+    from transformers import TrainingArguments
+
+    # Looked for once, at the first checkpoint. Nothing else knows the trainer of a script.
+    arguments = [each for each in gc.get_objects() if isinstance(each, TrainingArguments)]
+    return bool(arguments) and all(str(each.gradient_accumulation_steps) == here for each in arguments)
 
 
 def _read(note: str) -> str | Failing:

@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing import api
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 from torch.distributed.elastic.utils.api import macros
 
-from edt_sdk.schemas.torchrun import AgentContext, TorchrunOptions
+from edt_sdk.schemas.torchrun import HERE_VARIABLE, UNITS_VARIABLE, AgentContext, TorchrunOptions
 from edt_sdk.schemas.wire.context import JobContext
 from edt_sdk.torchrun.nursery import ForkedProcess, Nursery
 
@@ -44,7 +44,7 @@ def start_from(nursery: Nursery, agent: AgentContext) -> dict[int, ForkedProcess
             rank = self.local_rank_id
             streams = _open_streams(Path(agent.streams), agent.first + rank)
             try:
-                newest[rank] = nursery.start(args, _variables(env), *streams)
+                newest[rank] = nursery.start(args, _variables(env, agent.options.units), *streams)
             finally:
                 for descriptor in streams:
                     os.close(descriptor)
@@ -63,8 +63,10 @@ def start_from(nursery: Nursery, agent: AgentContext) -> dict[int, ForkedProcess
     return newest
 
 
-def _variables(env: dict[str, str]) -> dict[str, str]:
+def _variables(env: dict[str, str], units: int) -> dict[str, str]:
     environment = {name: value for name, value in env.items() if name not in _OWN}
+    if units:
+        environment |= {UNITS_VARIABLE: str(units), HERE_VARIABLE: str(units // int(env["WORLD_SIZE"]))}
     return environment | {
         "WMLA_NWORKER": env["GROUP_WORLD_SIZE"],
         "WMLA_WORKER_NDEVICE": env["LOCAL_WORLD_SIZE"],

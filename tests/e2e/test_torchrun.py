@@ -117,6 +117,44 @@ def test_one_three_two_workers_without_a_restart(four_slots: Jobs, tmp_path: Pat
     assert any("--rdzv-backend=c10d and --rdzv-id=7" in text for text in told)
 
 
+@pytest.mark.long  # test_elastic_agents.py has who trains; this is that the Trainer follows
+def test_a_trainer_keeps_batch_and_length_on_one_three_and_two_workers(four_slots: Jobs, tmp_path: Path):
+    def trained(name: str) -> tuple[Path, Job]:
+        folder = tmp_path / name
+        folder.mkdir()
+        given = {"framework": "torchrun", "torchrun": "--units=6", "max_workers": 1}
+        return folder, four_slots.submit("trainer_script.py", str(folder), **given)
+
+    def losses(folder: Path) -> dict[int, dict[str, Any]]:
+        path = folder / "log.jsonl"
+        return {(line := json.loads(text))["step"]: line for text in path.read_text().splitlines()}
+
+    def open_epochs(folder: Path, *epochs: int) -> None:
+        for epoch in epochs:
+            (folder / f"open-{epoch}").touch()
+
+    def size(folder: Path) -> int:
+        return int(losses(folder)[max(losses(folder))]["world"]) if (folder / "log.jsonl").exists() else 0
+
+    fixed, job = trained("fixed")
+    open_epochs(fixed, 0, 1, 2, 3)
+    job.wait(300)
+    moving, job = trained("moving")
+    for epoch, workers in ((0, 1), (1, 3), (2, 2), (3, 2)):
+        job.update(max_workers=workers)
+        until(lambda workers=workers: len(job.workers()) == workers, f"{workers} workers")
+        open_epochs(moving, epoch)
+        until(lambda workers=workers: size(moving) == workers, f"updates of {workers} workers")
+        until(lambda epoch=epoch: max(losses(moving)) >= 20 * (epoch + 1), f"the end of epoch {epoch}")
+    job.wait(300)
+    expected, found = losses(fixed), losses(moving)
+    assert sorted(found) == sorted(expected) == list(range(1, 81)), "all epochs"
+    for epoch in range(4):
+        steps = range(20 * epoch + 1, 20 * epoch + 21)
+        mean, moved = (sum(of[step]["loss"] for step in steps) / 20 for of in (expected, found))
+        assert abs(moved - mean) < 0.01 * mean
+
+
 def test_what_a_process_is_given(four_slots: Jobs, tmp_path: Path, ends: list[Script]):
     script = Script(four_slots, tmp_path / "out", "--nnodes=2 --nproc_per_node=2 --max-restarts=3 --role=trainer")
     ends.append(script)

@@ -188,7 +188,7 @@ def with_a_trainer() -> str:
 HELD: dict[str, tuple[Callable[[], str], str]] = {
     "a torchrun script without a checkpoint": (without_a_checkpoint, "Write one with torch.save"),
     "a torchrun script that loads no checkpoint of its own": (without_loading_it, "Load the newest checkpoint"),
-    "a Hugging Face Trainer under torchrun": (with_a_trainer, "Give max_steps"),
+    "a Hugging Face Trainer under torchrun": (with_a_trainer, "EDT_UNITS_HERE"),
 }
 
 

@@ -77,6 +77,11 @@ class TorchrunCommand:
         else:
             # A caller that sets nothing passes 1. A job needs at least one whole node.
             max_workers = max(max_workers, unit)
+        if self.options.units % unit:
+            raise _refuse(
+                f"--units={self.options.units} cannot be shared by nodes of {unit} processes.",
+                hint=f"Use a multiple of {unit}, which 1, 2, 3, … nodes can share: --units={12 * unit}.",
+            )
         sizes = {"max_workers": max_workers, "min_workers": min_workers, "slots_per_unit": unit}
         return {**sizes, "torchrun": self.options}
 
@@ -157,6 +162,8 @@ def _parser() -> argparse.ArgumentParser:
     add("nproc-per-node")
     # torchrun's own default is no restart. Changes of membership do not count as one (docs/decisions/023).
     add("max-restarts", type=int, default=0)
+    # No option of torchrun's: without it a script's batch grows with the number of its processes.
+    add("units", type=int, default=TorchrunOptions().units)
     add("monitor-interval", type=float, default=TorchrunOptions().monitor_interval)
     add("shutdown-timeout", type=int, default=TorchrunOptions().shutdown_timeout)
     add("role", default=TorchrunOptions().role)

@@ -406,6 +406,7 @@ def _machine_of(orders: Launch, history: History) -> JobMembership | ElasticAgen
             main=orders.spec.main or " ".join(orders.spec.command),
             interpreter=orders.interpreter,
             unit=orders.spec.slots_per_unit,
+            units=options.units,
             max_restarts=options.max_restarts,
             shutdown_timeout=options.shutdown_timeout,
             history=history,

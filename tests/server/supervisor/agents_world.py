@@ -56,10 +56,15 @@ class Agent:
 class World:
     """Nothing happens by itself: `step` lets one thing happen, `settle` all that follow."""
 
-    def __init__(self, unit: int = 1, max_restarts: int = 0, history: History | None = None) -> None:
+    def __init__(self, unit: int = 1, max_restarts: int = 0, history: History | None = None, *, units: int = 0) -> None:
         self.unit = unit
         self.machine = ElasticAgents(
-            main="train.py", interpreter="/python", unit=unit, max_restarts=max_restarts, history=history
+            main="train.py",
+            interpreter="/python",
+            unit=unit,
+            units=units,
+            max_restarts=max_restarts,
+            history=history,
         )
         self.agents: dict[int, Agent] = {}
         self.starting: deque[StartWorker] = deque()

@@ -72,6 +72,23 @@ def test_units_come_and_go_as_a_whole():
     assert {report.slot for report in world.of(control.SlotReturned)} == {2, 3}
 
 
+def test_only_as_many_train_as_can_share_the_parts_equally():
+    world = World(units=6)
+    world.allocate(slots(0, 1, 2, 3))
+    world.settle()
+    assert world.members == [0, 1, 2], "four cannot share six"
+    world.allocate(slots(0, 1, 2, 3, 4, 5))
+    world.settle()
+    assert world.members == [0, 1, 2, 3, 4, 5]
+    world.allocate(slots(0, 2, 3, 4, 5))
+    world.settle()
+    assert world.members == [0, 2, 3]
+    pairs = World(2, units=8)
+    pairs.allocate(slots(*range(6)))
+    pairs.settle()
+    assert len(pairs.members) == 2
+
+
 def test_what_is_left_of_two_units_makes_another():
     world = running(2, unit=2)
     world.allocate(slots(0, 3))
@@ -388,7 +405,7 @@ def test_a_script_that_loads_no_checkpoint_of_its_own_is_found_and_remembered():
 
 def test_a_trainer_that_counts_workers_keeps_its_size_with_checkpoints_too():
     world = running(1)
-    assert "Give max_steps" in noted(world, "runs", "counts_workers", "saved")
+    assert "EDT_UNITS_HERE" in noted(world, "runs", "counts_workers", "saved")
     # Nothing of it is left in a suspension, after which it may begin with any number.
     world.allocate(())
     world.settle()

@@ -150,8 +150,9 @@ class AgentRound:
 class ElasticAgents(Machine):
     """The state machine of a torchrun job.
 
-    `main` is what runs, for the message of its end. An agent has `unit` slots and processes. A process has
-    `shutdown_timeout` seconds after SIGTERM. Crashes of an earlier attempt do not count.
+    `main` is what runs, for the message of its end. An agent has `unit` slots and processes. The number of processes
+    that train divides `units`, unless that is 0. A process has `shutdown_timeout` seconds after SIGTERM. Crashes of an
+    earlier attempt do not count.
     """
 
     def __init__(
@@ -160,6 +161,7 @@ class ElasticAgents(Machine):
         main: str,
         interpreter: str,
         unit: int = 1,
+        units: int = 0,
         max_restarts: int = 0,
         shutdown_timeout: float = 30.0,
         history: History | None = None,
@@ -169,6 +171,7 @@ class ElasticAgents(Machine):
         self._main = main
         self._interpreter = interpreter
         self._unit = unit
+        self._units = units
         self._max_restarts = max_restarts
         self._grace = shutdown_timeout + LEFT_GRACE
         self._next = past.workers
@@ -427,7 +430,7 @@ class ElasticAgents(Machine):
         if self._counts_workers:
             cost = (
                 "The Hugging Face Trainer computes its number of steps from the number of workers: with another size "
-                "it ends too early or too late. Give max_steps in place of num_train_epochs before you change its size."
+                "it ends too early or too late. Submit it with --units, and let it accumulate EDT_UNITS_HERE batches."
             )
         elif self._forgets:
             cost = (
@@ -447,7 +450,11 @@ class ElasticAgents(Machine):
         """Return the members of the next round if it started now: those of this round first, in their order."""
         staying = [member for member in self.round.present if self._may_stay(self._agents[member])]
         ready = [agent.number for agent in self._agents.values() if agent.phase is AgentPhase.READY]
-        return (*staying, *sorted(number for number in ready if not self._agents[number].dying))
+        able = (*staying, *sorted(number for number in ready if not self._agents[number].dying))
+        if not self._units:
+            return able
+        # Those who are too many for equal shares wait. One alone has all units.
+        return able[: max((n for n in range(1, len(able) + 1) if self._units % (n * self._unit) == 0), default=0)]
 
     def _gathers(self) -> bool:
         """Return whether to wait for agents that are starting: each round costs the script a restart."""
