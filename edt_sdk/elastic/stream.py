@@ -6,7 +6,7 @@ sample once an epoch. An epoch goes through one file after the other, in a new o
 are near each other. So files are read from their beginning to their end.
 
 Formats, by the end of a file's name: `.tar` holds samples as webdataset has them, several members with one name and
-different endings. All others hold a sample in each line.
+different endings. `.parquet` holds a sample in each row. All others hold a sample in each line.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset, Sampler
 
+from edt_sdk.elastic.parquet import RowGroups
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.training.checkpoints import durable
 from edt_sdk.training.sampling.permutation import Indices
@@ -42,8 +43,9 @@ def stream(files: Iterable[str | Path], decode: Callable[[Any], Any] | None = No
 
     Args:
         files: their order does not matter, but their set must be the same in all workers.
-        decode: what becomes of a sample: of a line as bytes, without its end, or of a dictionary from the endings of a
-            tar's members, such as "jpg", to their bytes. Default: the sample as it is.
+        decode: what becomes of a sample: of a line as bytes, without its end, of a dictionary from the endings of a
+            tar's members, such as "jpg", to their bytes, or of a dictionary of a row's columns. Default: the sample as
+            it is.
         near: how many samples of a file that follow each other are mixed.
 
     Raises:
@@ -66,7 +68,8 @@ class Stream(Dataset[Any]):
     def __init__(self, paths: Sequence[Path], decode: Callable[[Any], Any] | None, near: int) -> None:
         self._paths = paths
         self._decode = decode
-        found = [_index(path) for path in paths]
+        self._rows = RowGroups()
+        found = [_index(path, self._rows) for path in paths]
         self._offsets = found
         self._ends = np.cumsum([len(offsets) - 1 for offsets in found])
         self._open: OrderedDict[int, int] = OrderedDict()
@@ -80,6 +83,9 @@ class Stream(Dataset[Any]):
             raise IndexError(index)
         number = int(np.searchsorted(self._ends, index, side="right"))
         within = index - (int(self._ends[number - 1]) if number else 0)
+        if _is_parquet(self._paths[number]):
+            row = self._rows.row(self._paths[number], within)
+            return row if self._decode is None else self._decode(row)
         start, stop = self._offsets[number][within : within + 2].tolist()
         data = os.pread(self._opened(number), stop - start, start)
         sample = _members(data) if _is_tar(self._paths[number]) else data.rstrip(b"\r\n")
@@ -131,9 +137,15 @@ def _is_tar(path: Path) -> bool:
     return path.suffix == ".tar"
 
 
-def _index(path: Path) -> Indices:
+def _is_parquet(path: Path) -> bool:
+    return path.suffix == ".parquet"
+
+
+def _index(path: Path, rows: RowGroups) -> Indices:
     """Return where each sample of a file begins, and the end of the last one: int64 [samples + 1]."""
     try:
+        if _is_parquet(path):
+            return np.arange(rows.count(path) + 1)
         status = path.stat()
         name = hashlib.sha256(f"{path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:32]
         folder = _own_folder()

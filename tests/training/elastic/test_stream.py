@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import sys
 import tarfile
 from itertools import pairwise
 from pathlib import Path
@@ -113,6 +114,34 @@ def test_tars_as_webdataset_has_them(tmp_path: Path) -> None:
                     tar.addfile(member, io.BytesIO(data))
     found = edt.stream(tmp_path.glob("*.tar"), lambda sample: (int(sample["cls"]), len(sample["seg.png"])))
     assert [found[index] for index in range(len(found))] == [(n, 300 * n) for _ in range(3) for n in range(4)]
+
+
+def test_rows_of_parquet_files(tmp_path: Path) -> None:
+    from pyarrow import parquet, table
+
+    for number in range(3):
+        rows = range(10 * number, 10 * number + 10)
+        columns = {"number": list(rows), "text": [f"row {row}" for row in rows], "x": [[row, 0.5] for row in rows]}
+        parquet.write_table(table(columns), tmp_path / f"{number}.parquet", row_group_size=4)
+    parquet.write_table(table({"number": [], "text": [], "x": []}), tmp_path / "none.parquet")
+    found = edt.stream(tmp_path.glob("*.parquet"))
+    assert len(found) == 30
+    assert found[17] == {"number": 17, "text": "row 17", "x": [17.0, 0.5]}
+    loaded = DataLoader(found, batch_size=None, sampler=found.sampler, num_workers=2)
+    assert sorted(int(row["number"]) for row in loaded) == list(range(30))
+    decoded = edt.stream(tmp_path.glob("*.parquet"), lambda row: (torch.tensor(row["x"]), row["number"]))
+    assert decoded[3][0].tolist() == [3.0, 0.5]
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(Unprocessable, match=r"bad\.parquet of a stream cannot be read"):
+        edt.stream(tmp_path.glob("*.parquet"))
+
+
+def test_parquet_files_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").touch()
+    with pytest.raises(Unprocessable, match=r"a\.parquet is a parquet file") as raised:
+        edt.stream([tmp_path / "a.parquet"])
+    assert raised.value.hint == "pip install pyarrow"
 
 
 def test_a_training_takes_each_sample_once_an_epoch(lines: list[Path]) -> None:
