@@ -83,7 +83,7 @@ class MirrorSlot:
 class SlotState:
     """A state that was just copied into a slot, which is not overwritten until `release`."""
 
-    def __init__(self, memory: Tensor, places: dict[int, int], release: Callable[[], None]) -> None:
+    def __init__(self, memory: mmap.mmap, places: dict[int, int], release: Callable[[], None]) -> None:
         self._memory = memory
         self._places = places
         self.release = release
@@ -93,8 +93,9 @@ class SlotState:
         begin = self._places.get(tensor.data_ptr())
         if begin is None or begin % tensor.element_size() or tensor.nbytes <= transfer.SMALL:
             return None
-        memory = self._memory[begin : begin + tensor.nbytes].view(tensor.dtype)
-        return memory.as_strided(tensor.shape, tensor.stride())
+        # With a storage of its own, because a file gets the whole storage of a tensor.
+        memory = torch.frombuffer(self._memory, dtype=torch.uint8, count=tensor.nbytes, offset=begin)
+        return memory.view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
 
 
 class Mirror:
@@ -181,10 +182,9 @@ class Mirror:
         peer = _Writer(mapping)
         transfer.send(peer, (0,), state)
         mapping.seal(self._training, position, updates, peer.length, epoch)
-        assert mapping.bytes is not None
         if hold:
             self._held.add(path)
-        return SlotState(mapping.bytes, peer.places, lambda: self._held.discard(path))
+        return SlotState(mapping.memory, peer.places, lambda: self._held.discard(path))
 
     def slots(self) -> list[MirrorSlot]:
         """Return the slots with a complete state."""
@@ -272,12 +272,12 @@ class _Mapping:
             size = max(size, os.fstat(descriptor).st_size)
             # Without this a page that the tmpfs cannot provide would be a SIGBUS in the middle of a copy.
             os.posix_fallocate(descriptor, 0, size)
-            self._memory = mmap.mmap(descriptor, size)
+            self.memory = mmap.mmap(descriptor, size)
             self._inode = os.fstat(descriptor).st_ino
         finally:
             os.close(descriptor)
         self.size = size
-        self.bytes: Tensor | None = torch.frombuffer(self._memory, dtype=torch.uint8)
+        self.bytes: Tensor | None = torch.frombuffer(self.memory, dtype=torch.uint8)
 
     def fits(self, path: Path, size: int) -> bool:
         """Return whether the name still stands for this file and the file is large enough."""
@@ -288,18 +288,18 @@ class _Mapping:
             return False
 
     def invalidate(self) -> None:
-        struct.pack_into("<Q", self._memory, _VALID_AT, _INVALID)
+        struct.pack_into("<Q", self.memory, _VALID_AT, _INVALID)
 
     def seal(self, training: int, position: int, updates: int, length: int, epoch: int) -> None:
-        _HEADER.pack_into(self._memory, 0, _MAGIC, _INVALID, training, position, updates, length, epoch)
+        _HEADER.pack_into(self.memory, 0, _MAGIC, _INVALID, training, position, updates, length, epoch)
         # The valid mark is one aligned word and the last store: a reader sees a complete slot or an invalid one.
-        struct.pack_into("<Q", self._memory, _VALID_AT, _VALID)
+        struct.pack_into("<Q", self.memory, _VALID_AT, _VALID)
 
     def close(self) -> None:
         self.bytes = None
         # A file may be written from it. Then its last reader frees it.
         with contextlib.suppress(BufferError):
-            self._memory.close()
+            self.memory.close()
 
 
 class _Done:

@@ -21,8 +21,8 @@ import torch
 from edt_sdk.schemas.errors import NotFound, Unprocessable
 from edt_sdk.schemas.wire.paths import JobPaths
 from edt_sdk.schemas.wire.saved import SIZE, read_header
+from edt_sdk.training.checkpoints import ckpt, rolling
 from edt_sdk.training.checkpoints import model_files as checkpoint
-from edt_sdk.training.checkpoints import rolling
 from edt_sdk.training.checkpoints.rolling import Keeper, LoadedState
 from edt_sdk.training.records import full_disk
 from edt_sdk.training.state import state
@@ -113,6 +113,29 @@ def test_every_bit_comes_back_whichever_way_it_was_kept(paths: JobPaths, memory:
     assert (keep.newest() or saved).name == "epoch-1"
     assert restored(keep.newest(), optimizer) == expected
     keep.close()
+
+
+@pytest.mark.parametrize("odd", range(4))
+def test_files_are_the_same_with_and_without_a_copy_in_memory(tmp_path: Path, memory: Path, odd: int) -> None:
+    model, own = trained("adam")
+    # Too large for the head of a copy, which then has any length.
+    model.register_buffer("wide", torch.randn(20_000))
+    model.register_buffer("odd", torch.zeros(70_001 + odd, dtype=torch.uint8))
+    written = []
+    for place in (memory, None):
+        where = JobPaths(tmp_path / f"{place is None}", "ann", "job-1")
+        where.job_dir.mkdir(parents=True)
+        keep = keeper(where, place, interval=0)
+        keep.epoch(1, capture(model, own), 5, 4, model, own)
+        keep.close()
+        files = [path for path in (tmp_path / f"{place is None}").rglob("*") if path.is_file()]
+        assert len(files) >= 3
+        written.append({path.name: path.stat().st_size for path in files})
+        _, found = ckpt.read(where.checkpoints(0) / "epoch-1.ckpt", 0)
+        assert torch.equal(found.own["wide"], model.wide)
+        weights = torch.load(where.train_dir / "model_epoch_1.pth", weights_only=True)
+        assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
+    assert written[0] == written[1]
 
 
 def test_what_is_kept_is_the_moment_it_was_taken(paths: JobPaths, memory: Path) -> None:
