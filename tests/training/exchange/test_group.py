@@ -332,6 +332,9 @@ def left_in_a_message(rank, port, way):
 
 @pytest.mark.parametrize("way", ["message", "all"])
 def test_a_wait_for_the_rest_of_a_message_ends_when_its_sender_is_gone(processes, way):
-    lost, seen = processes(2, left_in_a_message, way, may_die=True)[0]
-    assert lost
-    assert seen == [True], "it was killed in the middle"
+    for _ in range(10):
+        lost, seen = processes(2, left_in_a_message, way, may_die=True)[0]
+        if seen == [True]:
+            assert lost
+            return
+    pytest.fail("all of it had arrived each time before the sender was killed")
