@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.changes import Change, Request
-from benchmarks.rescale_figures import NAMES, Measured, checks, rows
+from benchmarks.rescale_figures import NAMES, WAYS, Measured, checks, rows
 from benchmarks.summary import Check, Summary, ratio, summarize
 
 
@@ -46,7 +46,7 @@ def everything(own_growing):
     own = (change(1, 2, own_growing), change(2, 4, 0.02), change(4, 3, 0.01), change(3, 1, 0.01))
     theirs = tuple(change(a, b, 3.0, 3.0) for a, b in ((1, 2), (2, 4), (4, 3), (3, 1)))
     return [
-        *(Measured(key, size, own) for key in ("warm", "cold") for size in (8, 150)),
+        *(Measured(key, size, own) for key in ("warm", *WAYS, "cold") for size in (8, 150)),
         *(Measured("nothing", size, own[:2]) for size in (8, 150)),
         *(Measured(key, size, theirs) for key in ("best", "defaults") for size in (8, 150)),
     ]
@@ -55,7 +55,7 @@ def everything(own_growing):
 def test_rescale_reaches_its_targets_or_says_which_it_misses():
     assert [check.what for check in checks(everything(0.02)) if not check.reached] == []
     missed = [check.what for check in checks(everything(0.06)) if not check.reached]
-    assert len(missed) == 2  # warm and cold, 8 MB
+    assert len(missed) == 2 + len(WAYS)  # 8 MB
     assert all("stall, 8 MB" in what for what in missed)
 
 
@@ -67,6 +67,6 @@ def test_a_side_that_brought_nothing_misses():
 
 def test_the_table_has_a_row_for_each_change():
     lines = rows(everything(0.02))
-    assert len(lines) == 1 + 2 * (4 * 4 + 2)
+    assert len(lines) == 1 + 2 * (4 * (4 + len(WAYS)) + 2)
     assert lines[1][:5] == ["ours, warm", "8 MB", "1 → 2", "1", "20 ms"]
     assert len(report.table(lines).splitlines()) == len(lines) + 1
