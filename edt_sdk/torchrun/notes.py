@@ -92,6 +92,7 @@ def watch() -> None:
 
     write, since = _channel.write, _channel.since
     noted: set[str] = set()
+    looked = False
 
     def note(kind: str) -> None:
         if kind not in noted:
@@ -100,8 +101,11 @@ def watch() -> None:
                 os.write(write, f"{kind}\n".encode())
 
     def saved(_file: object) -> None:
-        if SAVED not in noted and _COUNTING in sys.modules and not _keeps_units():
-            note(COUNTS_WORKERS)
+        nonlocal looked
+        if not looked and _COUNTING in sys.modules:
+            looked = True
+            if not _keeps_units():
+                note(COUNTS_WORKERS)
         note(SAVED)
 
     def loaded(file: object) -> None:
@@ -122,7 +126,7 @@ def _keeps_units() -> bool:
     here = os.environ.get(HERE_VARIABLE)
     from transformers import TrainingArguments
 
-    # Looked for once, at the first checkpoint. Nothing else knows the trainer of a script.
+    # Looked for once, at the first checkpoint with the trainer there. Nothing else knows that of a script.
     arguments = [each for each in gc.get_objects() if isinstance(each, TrainingArguments)]
     return bool(arguments) and all(str(each.gradient_accumulation_steps) == here for each in arguments)
 

@@ -16,9 +16,9 @@ from edt_sdk.schemas.job import JobProgress, JobSpec, JobState
 
 # Raised only for a change that old supervisors cannot read. A supervisor with another number is refused.
 PROTOCOL = 1
-# The kinds of `Isolation`.
 # Seconds without a word after which a host counts as silent, where the server does not say otherwise.
 HOST_SILENT = 6.0
+# The kinds of `Isolation`.
 SAME, SANDBOX, ACCOUNT = "same", "sandbox", "account"
 
 

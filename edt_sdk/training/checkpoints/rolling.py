@@ -205,9 +205,13 @@ class Keeper:
 
     def _remove_parts(self, *, but: int | None = None) -> None:
         """Remove the parts that belong to no checkpoint."""
-        kept = {self.parts(position) for _, position in self._positions()} | {self.parts(but or -1)}
-        for folder in set(self._folder.glob("parts-*")) - kept:
-            shutil.rmtree(folder, ignore_errors=True)
+        # Only a sharded model has any. Nothing else of the folder is looked at for a model without.
+        if folders := set(self._folder.glob("parts-*")):
+            kept = {self.parts(position) for _, position in self._positions()}
+            if but is not None:
+                kept.add(self.parts(but))
+            for folder in folders - kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _ended(self, write: Callable[[], None]) -> None:
         self._wait(self._patient)

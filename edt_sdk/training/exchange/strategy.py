@@ -40,9 +40,8 @@ class Vectors:
     def take(self) -> Flat:
         """Return a vector with undefined entries. The gaps between the entries are zero."""
         while True:
-            # A kept gradient of an optimizer or a hook still points into its vector and would see the next values. Skip
-            # it.
-            # The one used last, so that others need no memory.
+            # The one used last, so that the others need no memory. A kept gradient of an optimizer or a hook still
+            # points into its vector and would see the next values. Skip it.
             for number in reversed(range(len(self._free))):
                 if self._free[number].alone:
                     return self._free.pop(number)
