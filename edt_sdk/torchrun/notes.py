@@ -127,7 +127,8 @@ def _keeps_units() -> bool:
     from transformers import TrainingArguments
 
     # Looked for once, at the first checkpoint with the trainer there. Nothing else knows that of a script.
-    arguments = [each for each in gc.get_objects() if isinstance(each, TrainingArguments)]
+    # By type(): a proxy whose object is gone raises when it is asked for its class.
+    arguments = [each for each in gc.get_objects() if issubclass(type(each), TrainingArguments)]
     return bool(arguments) and all(str(each.gradient_accumulation_steps) == here for each in arguments)
 
 

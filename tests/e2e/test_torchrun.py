@@ -149,6 +149,7 @@ def test_a_trainer_keeps_batch_and_length_on_one_three_and_two_workers(four_slot
     job.wait(300)
     expected, found = losses(fixed), losses(moving)
     assert sorted(found) == sorted(expected) == list(range(1, 81)), "all epochs"
+    assert "EDT_UNITS_HERE" not in str(job.story()), "its size is not held for its steps"
     for epoch in range(4):
         steps = range(20 * epoch + 1, 20 * epoch + 21)
         mean, moved = (sum(of[step]["loss"] for step in steps) / 20 for of in (expected, found))
