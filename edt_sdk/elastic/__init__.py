@@ -11,6 +11,7 @@ Read first: `run.py`, then `worker_side.py`.
 
 from __future__ import annotations
 
+from edt_sdk.elastic.batches import order_of, updates_in
 from edt_sdk.elastic.begin import elastic
 from edt_sdk.elastic.lockstep import Strand, in_lockstep
 from edt_sdk.elastic.run import ElasticRun
@@ -19,4 +20,16 @@ from edt_sdk.elastic.sides import Moved
 from edt_sdk.elastic.stream import Stream, stream
 from edt_sdk.elastic.update import Update
 
-__all__ = ["ElasticRun", "Moved", "Sharded", "Strand", "Stream", "Update", "elastic", "in_lockstep", "stream"]
+__all__ = [
+    "ElasticRun",
+    "Moved",
+    "Sharded",
+    "Strand",
+    "Stream",
+    "Update",
+    "elastic",
+    "in_lockstep",
+    "order_of",
+    "stream",
+    "updates_in",
+]

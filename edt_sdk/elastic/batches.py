@@ -121,23 +121,17 @@ class Sections:
         """Return the updates of a pass over a data set, or `steps` of them. Arguments as for `ElasticRun.updates`."""
         if isinstance(dataset, DataLoader):
             batch, collate, loader_workers = _taken_from(dataset, batch, collate, loader_workers)
-            sampler = _order_of(dataset) if sampler is None else sampler
+            sampler = order_of(dataset) if sampler is None else sampler
             steps = len(dataset) if steps is None and dataset.drop_last else steps
             dataset = dataset.dataset
         _check_dataset(dataset)
         batch = _at_least_one("batch", batch)
         if sampler is None and isinstance(dataset, Stream):
             sampler = dataset.sampler
-        count = _at_least_one("shards", shards if shards is not None else min(DEFAULT_SHARDS, batch))
-        if batch < count:
-            raise InvalidRequest(
-                f"A batch of {batch} samples cannot have {count} shards.",
-                hint="batch= is the number of samples of an update, shards= the parts that it is cut into.",
-                field="shards",
-            )
-        key = id(dataset), id(sampler), batch, count, id(collate), loader_workers
+        sizes = _sizes(batch, shards)
+        key = id(dataset), id(sampler), sizes, id(collate), loader_workers
         if key not in self._known:
-            order = self._order(dataset, sampler, batch, count)
+            order = self._order(dataset, sampler, sizes)
             loader = ShardLoader(dataset, collate, self._seed, loader_workers)
             # The objects too, so that their ids stay theirs.
             self._known[key] = (order, loader), (dataset, sampler, collate)
@@ -149,7 +143,7 @@ class Sections:
                     hint="Give loader_workers=0.",
                     field="loader_workers",
                 )
-            order = self._order(dataset, sampler, batch, count)
+            order = self._order(dataset, sampler, sizes)
             self._known[key] = (order, loader), self._known[key][1]
         if steps is not None:
             _at_least_one("steps", steps)
@@ -171,9 +165,7 @@ class Sections:
         found: TestSection = self._known[key][0]
         return found
 
-    def _order(self, dataset: Any, sampler: Any, batch: int, count: int) -> Order:
-        size, larger = divmod(batch, count)
-        sizes = tuple(size + (number < larger) for number in range(count))
+    def _order(self, dataset: Any, sampler: Any, sizes: tuple[int, ...]) -> Order:
         if sampler is None:
             return Order(len(dataset), sizes, sizes[0], self._seed, _FOREVER)
         if not isinstance(sampler, Sampler):
@@ -201,11 +193,36 @@ def _taken_from(
     return loader.batch_size if batch is None else batch, collate or own, loader_workers or loader.num_workers
 
 
-def _order_of(loader: DataLoader[Any]) -> Sampler[Any] | None:
+def order_of(loader: DataLoader[Any]) -> Sampler[Any] | None:
     """Return the sampler of a DataLoader, None for that of `shuffle=True`: the engine's own order does the same."""
     own = loader.sampler
+    if not isinstance(own, Sampler):
+        raise InvalidRequest(
+            f"The sampler of the DataLoader is a {type(own).__name__}, and no torch.utils.data.Sampler.",
+            hint="A class of your own: torch.utils.data.Sampler as its base, with __iter__ and __len__.",
+            field="sampler",
+        )
     shuffles = type(own) is RandomSampler and not own.replacement and own.num_samples == len(loader.dataset)  # type: ignore[arg-type]
-    return None if shuffles or not isinstance(own, Sampler) else own
+    return None if shuffles else own
+
+
+def updates_in(samples: int, *, batch: int, shards: int | None) -> int:
+    """Return the number of updates of a pass over so many samples. Other arguments as for `ElasticRun.updates`."""
+    sizes = _sizes(batch, shards)
+    return Order(samples, sizes, sizes[0], 0, 1).updates_per_epoch
+
+
+def _sizes(batch: int, shards: int | None) -> tuple[int, ...]:
+    """Return the samples of each part of an update."""
+    count = _at_least_one("shards", shards if shards is not None else min(DEFAULT_SHARDS, batch))
+    if batch < count:
+        raise InvalidRequest(
+            f"A batch of {batch} samples cannot have {count} shards.",
+            hint="batch= is the number of samples of an update, shards= the parts that it is cut into.",
+            field="shards",
+        )
+    size, larger = divmod(batch, count)
+    return tuple(size + (number < larger) for number in range(count))
 
 
 def _check_dataset(dataset: Any) -> None:

@@ -13,9 +13,9 @@ from lightning.pytorch.core.optimizer import do_nothing_closure
 from lightning.pytorch.loops.optimization.automatic import Closure, ClosureResult
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader
 
-from edt_sdk.elastic import Strand, Update, in_lockstep
+from edt_sdk.elastic import Strand, Update, in_lockstep, order_of, updates_in
 from edt_sdk.lightning.recording import PartRecorder, Recording, numbers_of
 from edt_sdk.lightning.refusals import check_loader
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
@@ -48,20 +48,17 @@ class UpdateLoader:
         check_loader(loader)
         self._strategy = strategy
         self.dataset = loader.dataset
-        sampler = loader.sampler
-        shuffled = type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(self.dataset)  # type: ignore[arg-type]
         batch = loader.batch_size if batch is None else batch
         assert batch is not None, "a loader with a batch sampler has a batch size"
         self.options: dict[str, Any] = {
             "batch": batch,
             "shards": shards,
-            # The engine has an order of its own, each pass another one.
-            "sampler": None if shuffled else sampler,
+            "sampler": order_of(loader),
             "collate": loader.collate_fn,
             "loader_workers": loader.num_workers,
         }
-        whole, rest = divmod(len(sampler), batch)  # type: ignore[arg-type]
-        self._length = whole + (rest > 0 and not loader.drop_last)
+        samples = len(loader.sampler)  # type: ignore[arg-type]
+        self._length = samples // batch if loader.drop_last else updates_in(samples, batch=batch, shards=shards)
 
     def __len__(self) -> int:
         """Return the number of updates in an epoch."""

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler
 from transformers import TrainingArguments
 
+from edt_sdk.elastic import updates_in
 from edt_sdk.schemas.errors import InvalidRequest, Unprocessable
 from edt_sdk.schemas.wire.context import job_context, worker_context
 
@@ -95,6 +96,7 @@ class TrainingData:
     Attributes:
         sampler: None where the order is to be the engine's.
         batch: samples of an update.
+        shards: its parts, None for the default.
     """
 
     dataset: Any
@@ -102,14 +104,12 @@ class TrainingData:
     collate: Any
     loader_workers: int
     batch: int
+    shards: int | None
     drop_last: bool
 
     def __len__(self) -> int:
         samples = len(self.dataset if self.sampler is None else self.sampler)
-        if self.drop_last:
-            return samples // self.batch
-        # A single sample that is left over joins the update before it (`sampling/order.py`).
-        return samples if self.batch == 1 else max(1, (samples + self.batch - 2) // self.batch)
+        return samples // self.batch if self.drop_last else updates_in(samples, batch=self.batch, shards=self.shards)
 
 
 def check_dataset(dataset: Any) -> None:
@@ -123,7 +123,7 @@ def check_dataset(dataset: Any) -> None:
         )
 
 
-def training_data(loader: DataLoader[Any], batch: int) -> TrainingData:
+def training_data(loader: DataLoader[Any], batch: int, shards: int | None) -> TrainingData:
     """Return what a loader of the Trainer, or of the user's own, would load, for updates of `batch` samples.
 
     Raises:
@@ -145,6 +145,7 @@ def training_data(loader: DataLoader[Any], batch: int) -> TrainingData:
         collate=loader.collate_fn,
         loader_workers=loader.num_workers,
         batch=batch,
+        shards=shards,
         drop_last=batches.drop_last,
     )
 

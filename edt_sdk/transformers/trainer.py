@@ -158,7 +158,7 @@ class ElasticTrainer(Trainer):
 
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> Any:
         """Return epochs, updates and samples of the training, for updates of the whole batch."""
-        self._data: TrainingData = training_data(dataloader, args.per_device_train_batch_size)
+        self._data: TrainingData = training_data(dataloader, args.per_device_train_batch_size, self._shards)
         return super().set_initial_training_values(args, self._data)
 
     def _prepare_for_training(self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: Any) -> Any:
@@ -217,7 +217,7 @@ class ElasticTrainer(Trainer):
         if resume_from_checkpoint is not None and epoch == epochs_trained:
             start = steps_trained_in_current_epoch
         updates = run.updates(
-            data.dataset, batch=data.batch, shards=self._shards, sampler=data.sampler, collate=data.collate,
+            data.dataset, batch=data.batch, shards=data.shards, sampler=data.sampler, collate=data.collate,
             loader_workers=data.loader_workers, steps=len(data), start=start,
         )  # fmt: skip
         first = next(updates, None)

@@ -388,6 +388,8 @@ class TestWhatIsRefused:
         run = edt.elastic(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1))
         with pytest.raises(InvalidRequest, match="A DataLoader with a batch_sampler"):
             next(run.updates(DataLoader(data, batch_sampler=BatchSampler(range(SAMPLES), 4, False))))
+        with pytest.raises(InvalidRequest, match=r"The sampler of the DataLoader is a list"):
+            next(run.updates(DataLoader(data, 4, sampler=list(range(SAMPLES)))))
         with pytest.raises(InvalidRequest, match="A Stream cannot be divided"):
             next(run.updates(DataLoader(Stream(), 4)))
         with pytest.raises(InvalidRequest, match="batch must be a whole number, not None"):

@@ -48,6 +48,27 @@ class Small(Classifier):
         return torch.optim.AdamW(self.parameters(), lr=self.hparams.rate)
 
 
+@pytest.mark.parametrize(("samples", "shards", "updates"), [(13, 4, 3), (13, 1, 3), (9, 4, 2), (12, 2, 3)])
+def test_each_sample_is_trained_once_an_epoch_also_one_that_is_left_over(
+    samples: int, shards: int, updates: int
+) -> None:
+    seen: list[int] = []
+
+    class Counting(Small):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            seen.extend(batch[2].tolist())
+            return super().training_step(batch[:2], batch_idx)
+
+    data = TensorDataset(numbers(samples, 6), whole(samples, below=3), torch.arange(samples))
+    training = trainer(strategy=ElasticStrategy(shards=shards, seed=1), max_epochs=1)
+    training.fit(Counting(0.05), DataLoader(data, 4, shuffle=True))
+    # A single sample joins the update before it, but for parts of one sample.
+    assert training.global_step == (updates + 1 if (samples % 4, shards) == (1, 4) else updates)
+    assert set(seen) == set(range(samples))
+    largest = -(-4 // shards) + 1
+    assert len(seen) <= samples + largest, "the self-check computes a part again"
+
+
 def test_a_checkpoint_goes_on_here_and_in_stock_lightning(tmp_path: Path) -> None:
     def saved(**options: Any) -> L.Trainer:
         callback = ModelCheckpoint(tmp_path, filename="{epoch}-{step}", save_top_k=-1, every_n_train_steps=3)

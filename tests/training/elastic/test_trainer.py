@@ -77,6 +77,22 @@ def test_callbacks_hear_what_they_hear_with_the_trainer(rows: Rows, tmp_path: Pa
     assert {event for event, *_ in heard[1]} >= {"on_train_begin", "on_step_end", "on_evaluate", "on_save", "on_log"}
 
 
+@pytest.mark.parametrize(("samples", "shards"), [(17, 8), (17, 2), (16, 8), (19, 4)])
+def test_each_sample_is_trained_once_an_epoch(samples: int, shards: int, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Counting(Net):
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            seen.extend(x[:, 0].int().tolist())
+            return super().forward(x, labels)
+
+    rows = Rows([{"x": torch.full((6,), float(n)), "labels": n % 3} for n in range(samples)])
+    args = arguments(tmp_path, num_train_epochs=1)
+    ElasticTrainer(Counting(), args, train_dataset=rows, global_batch_size=8, shards=shards).train()
+    assert set(seen) == set(range(samples))
+    assert len(seen) <= samples + 8 // shards, "the self-check computes a part again"
+
+
 def test_the_batch_is_that_of_the_arguments_or_a_given_one(rows: Rows, tmp_path: Path) -> None:
     trainer = ElasticTrainer(model=Net(), args=arguments(tmp_path), train_dataset=rows)
     assert trainer.train().global_step == 12
